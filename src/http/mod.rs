@@ -1,0 +1,7 @@
+//! The HTTP/1 that we understand: bytes in, verdicts out.
+//!
+//! Pure: no sockets, no clock, no allocation that a peer can grow past a limit. So every odd message is a
+//! three-line test, and the loop above can change without touching what a message means.
+
+pub mod host;
+pub mod refuse;

@@ -1,0 +1,143 @@
+//! The one table of failures: what carom answers when it, and not a backend, has to answer.
+//!
+//! A [`Refusal`] exists only before a byte of a response has gone to the client. Afterwards there is nothing left
+//! to say: both sides are closed, and the reason is logged as a [`Cut`].
+
+use std::fmt;
+
+/// Whose fault a failure is. Decides the level at which it is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The client sent something wrong, or nothing in time.
+    Client,
+    /// The routes name no place for it, or the operator asked for it.
+    Operator,
+    /// A backend is away, slow or wrong.
+    Backend,
+}
+
+/// Why a request is answered by carom itself. The texts say what exactly was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The head breaks RFC 9112, or could be read in two ways.
+    MalformedHead(&'static str),
+    /// The body's framing breaks RFC 9112 section 7.
+    MalformedBody(&'static str),
+    /// The host is missing, repeated or malformed (RFC 9112 section 3.2).
+    BadHost(&'static str),
+    /// No line of the routes covers the host, or the path under it.
+    NoRoute,
+    /// The head was not whole in time.
+    HeadTimeout,
+    /// The body went silent.
+    BodyTimeout,
+    /// The body is longer than `limits.body`.
+    BodyTooLarge,
+    /// The target is longer than `limits.target`.
+    TargetTooLong,
+    /// The head has more bytes or fields than `limits.head` and `limits.fields`.
+    HeadTooLarge,
+    /// This connection is not for that host.
+    Misdirected,
+    /// Nothing listens at the backend's address.
+    BackendRefused,
+    /// The backend's address can't be reached.
+    BackendUnreachable,
+    /// The backend's name has no address.
+    BackendName,
+    /// The backend closed before its response head was whole.
+    BackendClosed,
+    /// The backend's response breaks RFC 9112, or could be read in two ways.
+    BackendGarbled(&'static str),
+    /// The backend's response head is larger than `limits.response_head`.
+    BackendHeadTooLarge,
+    /// The route has no instance left to try.
+    NoBackend,
+    /// The proxy is stopping.
+    Draining,
+    /// Connecting to the backend took too long.
+    ConnectTimeout,
+    /// The backend gave no response head in time.
+    ResponseTimeout,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The status that the client gets (RFC 9110 section 15).
+    pub status: u16,
+    /// The status's reason phrase.
+    pub phrase: &'static str,
+    /// The stable code: in the log, in `Carom-Error`, in metrics.
+    pub code: &'static str,
+    /// Whose fault it is.
+    pub fault: Fault,
+    /// One sentence for the person who sees the page.
+    pub text: &'static str,
+}
+
+impl Refusal {
+    /// This failure's row.
+    #[rustfmt::skip] // one row a line
+    pub fn row(self) -> Row {
+        use Fault::{Backend, Client, Operator};
+        let (status, phrase, code, fault, text) = match self {
+            Self::MalformedHead(why)   => (400, "Bad Request", "malformed-head", Client, why),
+            Self::MalformedBody(why)   => (400, "Bad Request", "malformed-body", Client, why),
+            Self::BadHost(why)         => (400, "Bad Request", "bad-host", Client, why),
+            Self::NoRoute              => (404, "Not Found", "no-route", Operator, "no site is configured for this address"),
+            Self::HeadTimeout          => (408, "Request Timeout", "head-timeout", Client, "the request head did not arrive in time"),
+            Self::BodyTimeout          => (408, "Request Timeout", "body-timeout", Client, "the request body did not arrive in time"),
+            Self::BodyTooLarge         => (413, "Content Too Large", "body-too-large", Client, "the request body is larger than this server allows"),
+            Self::TargetTooLong        => (414, "URI Too Long", "target-too-long", Client, "the address is longer than this server allows"),
+            Self::HeadTooLarge         => (431, "Request Header Fields Too Large", "head-too-large", Client, "the request head is larger than this server allows"),
+            Self::Misdirected          => (421, "Misdirected Request", "misdirected", Client, "this connection is not for that host"),
+            Self::BackendRefused       => (502, "Bad Gateway", "backend-refused", Backend, "the site's server refused the connection"),
+            Self::BackendUnreachable   => (502, "Bad Gateway", "backend-unreachable", Backend, "the site's server can't be reached"),
+            Self::BackendName          => (502, "Bad Gateway", "backend-name", Backend, "the site's server has no known address"),
+            Self::BackendClosed        => (502, "Bad Gateway", "backend-closed", Backend, "the site's server closed the connection before it answered"),
+            Self::BackendGarbled(why)  => (502, "Bad Gateway", "backend-garbled", Backend, why),
+            Self::BackendHeadTooLarge  => (502, "Bad Gateway", "backend-head-too-large", Backend, "the site's server sent a response head larger than this proxy allows"),
+            Self::NoBackend            => (503, "Service Unavailable", "no-backend", Backend, "no server of this site is available"),
+            Self::Draining             => (503, "Service Unavailable", "draining", Operator, "this server is stopping"),
+            Self::ConnectTimeout       => (504, "Gateway Timeout", "connect-timeout", Backend, "connecting to the site's server took too long"),
+            Self::ResponseTimeout      => (504, "Gateway Timeout", "response-timeout", Backend, "the site's server did not answer in time"),
+        };
+        Row { status, phrase, code, fault, text }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = self.row();
+        write!(f, "{} ({}): {}", row.status, row.code, row.text)
+    }
+}
+
+/// Why an exchange ended after its response had begun, or without one: logged, never answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The backend broke off, or garbled its framing, in the middle of its body.
+    Backend,
+    /// The client went away.
+    ClientGone,
+    /// The client's body broke its framing after the response had begun.
+    ClientGarbled,
+    /// One side was silent for too long.
+    IdleTimeout,
+    /// The drain deadline passed.
+    Draining,
+}
+
+impl Cut {
+    /// The stable code of the log.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Backend => "backend-cut",
+            Self::ClientGone => "client-gone",
+            Self::ClientGarbled => "malformed-body",
+            Self::IdleTimeout => "idle-timeout",
+            Self::Draining => "draining",
+        }
+    }
+}

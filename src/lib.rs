@@ -1,0 +1,4 @@
+//! Carom bounces each HTTP request to the right backend.
+pub mod http;
+pub mod settings;
+pub mod table;

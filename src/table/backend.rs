@@ -1,0 +1,110 @@
+//! One address that requests are forwarded to, with what is counted for it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Where a backend is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A port on this machine, whichever of 127.0.0.1 and ::1 answers.
+    Port(u16),
+    /// An IP address and a port.
+    Socket(SocketAddr),
+    /// A name, resolved when it is connected to, and a port.
+    Name(Box<str>, u16),
+    /// A unix socket's path.
+    Unix(PathBuf),
+}
+
+/// A backend. Lives as long as a table or a connection names it: a table that replaces another
+/// takes over the backends whose address is unchanged, and with them their counts and idle connections.
+#[derive(Debug)]
+pub struct Backend {
+    id: u64,
+    address: Address,
+    in_flight: AtomicUsize,
+    requests: AtomicU64,
+    /// For [`Address::Port`]: ::1 answered last, so it is tried first.
+    prefers_v6: AtomicBool,
+}
+
+impl Backend {
+    /// A backend that nothing is known of.
+    pub fn new(address: Address) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            address,
+            in_flight: AtomicUsize::new(0),
+            requests: AtomicU64::new(0),
+            prefers_v6: AtomicBool::new(false),
+        })
+    }
+
+    /// Its own number in this process: what idle connections are kept by.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Requests and tunnels that are with it now, over all workers.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Requests that it has been given since it is known.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request as with this backend until the claim is dropped.
+    pub fn claim(self: &Arc<Self>) -> Claim {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Claim(Arc::clone(self))
+    }
+
+    pub(crate) fn prefers_v6(&self) -> bool {
+        self.prefers_v6.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn prefer_v6(&self, yes: bool) {
+        self.prefers_v6.store(yes, Ordering::Relaxed);
+    }
+}
+
+/// A request that is with a backend; undoes its count when dropped.
+#[derive(Debug)]
+pub struct Claim(Arc<Backend>);
+
+impl Claim {
+    /// The backend that it is with.
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.0
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Display for Address {
+    /// As a target is written in the routes: `8001`, `10.0.0.7:9000`, `unix:/run/app.sock`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(port) => write!(f, "{port}"),
+            Self::Socket(address) => write!(f, "{address}"),
+            Self::Name(name, port) => write!(f, "{name}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
