@@ -88,6 +88,7 @@ async def save(asking, how):
     old, new = sorted(PLACES, key=lambda port: f'"edit.localhost" = {port}\n' not in old_text)
     await asyncio.sleep(0.1)
     same(asking.answers[-1], PLACES[old])
+    asking.failures.clear()
     before = len(asking.answers)
     await asyncio.to_thread(how, old, new, old_text.replace(f'"edit.localhost" = {old}\n', f'"edit.localhost" = {new}\n'))
     saved = time.monotonic()
