@@ -3,7 +3,8 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { chromium } from "playwright-core";
 import { check, holds, same } from "./clients/check.mjs";
@@ -76,6 +77,7 @@ await check("browser: the demo ends at Ctrl-C", async () => {
 });
 
 await browser.close();
+rmSync(dirname(routes), { recursive: true });
 process.exit();
 
 async function arrive(url) {
