@@ -89,6 +89,14 @@ down() {
     same "$(curl "http://down.localhost:$port/" -o /dev/null -w '%{http_code} %header{carom-error}')" '502 backend-refused'
 }
 
+# Python's own server speaks HTTP/1.0 and closes after each answer.
+old_backend() {
+    local old=http://old.localhost:$port
+    curl "$old/big.bin" -o "$scratch/big" && cmp "$folder/big.bin" "$scratch/big" &&
+        same "$(curl "$old/small.txt?[1-20]" -w '%{http_code} %{num_connects} ' | tr -d '\n' | sed 's/plain200 0 //g')" \
+            'plain200 1 '
+}
+
 unix_socket() {
     same "$(curl "http://unix.localhost:$port/" "http://unix.localhost:$port/static/small.txt")" "express-2plain"
 }
@@ -115,6 +123,7 @@ check 'curl: two hosts on one connection' two_hosts
 check 'curl: a slow reader gets all of it' slow_reader
 check 'curl: a slow writer too' slow_writer
 check 'curl: a body cut off is an error' broken_body
+check 'curl: an HTTP/1.0 backend, and one connection of the client all the same' old_backend
 check 'curl: a backend behind a unix socket' unix_socket
 check 'curl: an odd target stays as it is' odd_target
 check 'curl: a long target' long_path

@@ -14,6 +14,7 @@ import time
 
 import httpx
 from check import check, same
+from websockets.asyncio.client import connect
 
 PORT, ROUTES = int(sys.argv[1]), sys.argv[2]
 PLACES = {sys.argv[3]: "express-1", sys.argv[4]: "express-2"}
@@ -131,11 +132,18 @@ if shutil.which("vim"):
     )
 
 
+async def still_echoes(socket):
+    await socket.send("still there")
+    same(await socket.recv(), "still there")
+
+
 async def main():
     asking = Asking()
     task = asyncio.create_task(asking.run())
-    for way, how in WAYS.items():
-        await check(f"editor: {way}", lambda how=how: save(asking, how))
+    async with connect(f"ws://asgi.localhost:{PORT}/echo", host="127.0.0.1", port=PORT) as socket:
+        for way, how in WAYS.items():
+            await check(f"editor: {way}", lambda how=how: save(asking, how))
+        await check("editor: a WebSocket outlives all saves", lambda: still_echoes(socket))
     task.cancel()
 
 
