@@ -1,5 +1,7 @@
 //! Carom bounces each HTTP request to the right backend.
 pub mod bounce;
+pub mod cli;
+pub mod config;
 mod conn;
 pub mod http;
 mod net;
