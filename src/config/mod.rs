@@ -6,15 +6,19 @@
 
 mod answer;
 pub mod diff;
+mod folders;
 mod from_json;
 mod from_toml;
 mod keys;
+mod look;
 mod names;
 mod node;
 pub mod report;
 mod reuse;
 pub mod routes;
+mod settle;
 mod target;
 mod text;
+pub mod watch;
 
 pub use text::LARGEST_FILE;
