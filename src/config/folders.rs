@@ -130,12 +130,12 @@ fn said(event: &notify::Event, names: &[PathBuf], folders: &[PathBuf]) -> Option
         return None;
     }
     match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Event::Saved(Saved::Whole)),
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Event::Saved(Saved::Closed)),
         // Our own reading would wake us for ever.
         EventKind::Access(_) => None,
         // That something went says nothing about how what stands there now was saved.
         EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)) => Some(Event::Look),
-        EventKind::Modify(ModifyKind::Name(_)) => Some(Event::Saved(Saved::Whole)),
+        EventKind::Modify(ModifyKind::Name(_)) => Some(Event::Saved(Saved::Renamed)),
         EventKind::Modify(ModifyKind::Metadata(_)) => Some(Event::Look),
         _ => Some(Event::Saved(Saved::Perhaps)),
     }

@@ -6,6 +6,7 @@
 
 mod answer;
 pub mod diff;
+pub mod file;
 mod folders;
 mod from_json;
 mod from_toml;
@@ -13,6 +14,7 @@ mod keys;
 mod look;
 mod names;
 mod node;
+mod quantity;
 pub mod report;
 mod reuse;
 pub mod routes;
@@ -21,4 +23,12 @@ mod target;
 mod text;
 pub mod watch;
 
+use std::path::PathBuf;
+
 pub use text::LARGEST_FILE;
+
+/// The routes file when none is named: the first that exists of `routes.toml`, `config/routes.toml` and
+/// `/etc/carom/routes.toml`.
+pub fn default_routes_path() -> Option<PathBuf> {
+    ["routes.toml", "config/routes.toml", "/etc/carom/routes.toml"].iter().map(PathBuf::from).find(|path| path.exists())
+}

@@ -20,8 +20,10 @@ pub enum Seen {
 /// How a change came about, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Saved {
-    /// By a rename, or by a writer that has closed the file.
-    Whole,
+    /// By a rename: whole.
+    Renamed,
+    /// By a writer that has closed the file, and may yet open it again.
+    Closed,
     /// By a writer that may not be done.
     Perhaps,
 }
@@ -150,7 +152,11 @@ impl Settling {
     }
 
     fn due_at(&self, next: &Next) -> Instant {
-        let whole = next.saved == Saved::Whole && !self.is_half(&next.seen);
+        let whole = match (next.saved, &next.seen) {
+            (Saved::Renamed, Seen::Content(content)) => !content.is_empty(),
+            (Saved::Closed, seen) => !self.is_half(seen),
+            _ => false,
+        };
         let wait = if whole { self.pace.quiet } else { self.pace.patience };
         (next.changed + wait).min(next.since + self.pace.cap)
     }
@@ -219,13 +225,15 @@ mod tests {
 
     #[test]
     fn a_whole_save_is_taken_soon_and_once() {
-        assert_eq!(play(&[(100, "c = 3\n", Some(Saved::Whole))], 5000), [(150, content("c = 3\n"))]);
+        let text = "c = 3\nd = 4\n";
+        assert_eq!(play(&[(100, text, Some(Saved::Closed))], 5000), [(150, content(text))]);
+        assert_eq!(play(&[(100, "a = 1\n", Some(Saved::Renamed))], 5000), [(150, content("a = 1\n"))]);
     }
 
     #[test]
     fn half_of_something_waits_for_the_rest() {
-        let whole = Some(Saved::Whole);
-        for half in ["", "a = 1\n", "a = 1\nb", "missing", "c = "] {
+        let whole = Some(Saved::Closed);
+        for half in ["", "a = 1\n", "a = 1\nb", "missing", "c = ", "c = 3\n"] {
             let script = [(100, half, whole), (600, "a = 1\nb = 3\n", whole)];
             assert_eq!(play(&script, 5000), [(650, content("a = 1\nb = 3\n"))], "{half:?}");
         }
@@ -235,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_stays_half_is_taken_in_the_end() {
-        assert_eq!(play(&[(100, "", Some(Saved::Whole))], 5000), [(1100, content(""))]);
+        assert_eq!(play(&[(100, "", Some(Saved::Closed))], 5000), [(1100, content(""))]);
         assert_eq!(play(&[(100, "missing", None)], 5000), [(1100, Seen::Missing)]);
     }
 
@@ -249,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_change_that_is_taken_back_is_none() {
-        let whole = Some(Saved::Whole);
+        let whole = Some(Saved::Closed);
         assert_eq!(play(&[(100, "", whole), (140, "a = 1\nb = 2\n", whole)], 3000), []);
     }
 

@@ -130,7 +130,7 @@ impl Watch {
         }
         let stamp = Stamp::of(&self.path);
         let touched = stamp != self.stamp;
-        let saved = self.saved.take().or_else(|| (touched && self.is_new_file(stamp)).then_some(Saved::Whole));
+        let saved = self.saved.take().or_else(|| (touched && self.is_new_file(stamp)).then_some(Saved::Renamed));
         self.stamp = stamp;
         if !touched && !self.unread && saved.is_none() {
             return self.settling.untouched(now);
