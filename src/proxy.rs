@@ -206,11 +206,19 @@ impl BindError {
                  or for everybody `sudo sysctl net.ipv4.ip_unprivileged_port_start={port}`"
             ),
             io::ErrorKind::AddrInUse => match system::holder_of(port) {
-                Some((id, name)) => format!("process {id} ({name}) listens on port {port}: stop it, or name another port"),
-                None => format!("another process listens on port {port}; `sudo ss -ltnp 'sport = :{port}'` shows which"),
+                Some((id, name)) => {
+                    format!("process {id} ({name}) listens on port {port}: stop it, or name another port")
+                }
+                None => {
+                    format!("another process listens on port {port}; `sudo ss -ltnp 'sport = :{port}'` shows which")
+                }
             },
-            io::ErrorKind::AddrNotAvailable => "no interface of this machine has that address; `ip address` lists them".into(),
-            _ if self.address.is_ipv6() => "does this machine have IPv6? `0.0.0.0` instead of `[::]` does without".into(),
+            io::ErrorKind::AddrNotAvailable => {
+                "no interface of this machine has that address; `ip address` lists them".into()
+            }
+            _ if self.address.is_ipv6() => {
+                "does this machine have IPv6? `0.0.0.0` instead of `[::]` does without".into()
+            }
             _ => "is it an address of this machine?".into(),
         }
     }

@@ -45,7 +45,7 @@ struct Serve {
     #[arg(long)]
     config: Option<PathBuf>,
     /// An address to listen on, as often as needed: `[::]:80`, `127.0.0.1:8080`, `:8080` [default: [::]:80]
-    #[arg(long)]
+    #[arg(long, value_parser = carom::config::file::listen_address)]
     listen: Vec<SocketAddr>,
     /// Threads that carry requests [default: one a core]
     #[arg(long)]
@@ -57,9 +57,9 @@ pub(crate) fn run() -> ExitCode {
     let carom = Carom::parse();
     match (carom.verb, carom.routes, carom.port) {
         (Some(Verb::Serve(serve)), ..) => serve::run(serve),
-        (Some(Verb::Demo { port }), ..) => demo::run(port, |routes, listen| {
-            serve::run(Serve { routes: Some(routes), listen, ..Serve::default() })
-        }),
+        (Some(Verb::Demo { port }), ..) => {
+            demo::run(port, |routes, listen| serve::run(Serve { routes: Some(routes), listen, ..Serve::default() }))
+        }
         (None, Some(routes), Some(port)) => {
             let address = carom.address.unwrap_or(std::net::Ipv6Addr::UNSPECIFIED.into());
             let listen = vec![SocketAddr::new(address, port)];

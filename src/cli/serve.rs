@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use carom::bounce::Routes;
 use carom::config::diff::Diff;
-use carom::config::file::{AccessLog, Config, LogFormat};
-use carom::config::routes;
+use carom::config::file::{self, Config};
+use carom::config::report::Report;
 use carom::config::watch::{Seen, Watch};
+use carom::config::{default_routes_path, routes};
 use carom::ops::access::{Access, Format, Writer};
 use carom::proxy::{BindError, Drained, Proxy};
 use carom::table::Table;
@@ -61,8 +62,8 @@ struct Follow {
 }
 
 fn start(serve: Serve) -> Result<Running, Failure> {
-    let config = super::configuration(serve.config.as_deref()).map_err(|report| wrong(&report))?;
-    let path = super::routes_path(serve.routes, &config).map_err(|text| Failure { text, code: WRONG })?;
+    let config = configuration(serve.config.as_deref()).map_err(|report| wrong(&report))?;
+    let path = routes_path(serve.routes, &config)?;
     let listen = [serve.listen, config.listen.clone()].into_iter().find(|addresses| !addresses.is_empty());
     let listen = listen.unwrap_or_else(|| vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80)]);
     let (bytes, table) = routes::load(&path, &listen).map_err(|report| wrong(&report))?;
@@ -86,6 +87,21 @@ fn start(serve: Serve) -> Result<Running, Failure> {
     eprintln!("{}", ready(proxy.addresses(), &path, &table));
     let listening = proxy.addresses().to_vec();
     Ok(Running { proxy, follow: Follow { path, bytes, listening, routes: Arc::clone(&routes) }, routes, log })
+}
+
+pub(super) fn configuration(path: Option<&Path>) -> Result<Config, Report> {
+    path.map_or_else(|| Ok(Config::default()), Config::load)
+}
+
+/// The routes file: the one named here, or in carom.toml, or the first that exists of the usual places.
+fn routes_path(named: Option<PathBuf>, config: &Config) -> Result<PathBuf, Failure> {
+    named.or_else(|| config.routes.clone()).or_else(default_routes_path).ok_or_else(|| Failure {
+        text:
+            "carom: no routes file: name one (`carom serve routes.toml`), or make routes.toml, config/routes.toml or \
+               /etc/carom/routes.toml\nhelp: \"example.com\" = 8001   is a whole one; `carom demo` shows it at work"
+                .to_owned(),
+        code: WRONG,
+    })
 }
 
 impl Running {
@@ -200,17 +216,17 @@ fn ready(addresses: &[SocketAddr], path: &Path, table: &Table) -> String {
 
 fn access_log(config: &Config) -> Result<Option<(Access, Writer)>, Failure> {
     let stdout = std::io::stdout().is_terminal();
-    let terminal = stdout && config.log.access == AccessLog::Stdout;
+    let terminal = stdout && config.log.access == file::Access::Stdout;
     let format = match config.log.format {
-        Some(LogFormat::Pretty) => Format::Pretty { color: terminal && colors() },
-        Some(LogFormat::Json) => Format::Json,
+        Some(file::Format::Pretty) => Format::Pretty { color: terminal && colors() },
+        Some(file::Format::Json) => Format::Json,
         None if terminal => Format::Pretty { color: colors() },
         None => Format::Json,
     };
     match &config.log.access {
-        AccessLog::Off => Ok(None),
-        AccessLog::Stdout => Access::to_stdout(format).map(Some).map_err(refused),
-        AccessLog::File(path) => Access::to_file(path, format).map(Some).map_err(|error| Failure {
+        file::Access::Off => Ok(None),
+        file::Access::Stdout => Access::to_stdout(format).map(Some).map_err(refused),
+        file::Access::File(path) => Access::to_file(path, format).map(Some).map_err(|error| Failure {
             text: format!("carom: the access log {} can't be opened: {error}", path.display()),
             code: REFUSED,
         }),
@@ -239,7 +255,7 @@ fn colors() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-fn wrong(report: &carom::config::report::Report) -> Failure {
+fn wrong(report: &Report) -> Failure {
     Failure { text: report.render(colors()), code: WRONG }
 }
 

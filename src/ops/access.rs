@@ -78,7 +78,8 @@ impl Access {
         let (batches, written) = sync_channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&dropped);
-        let thread = std::thread::Builder::new().name("access-log".into()).spawn(move || write(out, &written, &counted))?;
+        let thread =
+            std::thread::Builder::new().name("access-log".into()).spawn(move || write(out, &written, &counted))?;
         Ok((Self { format, batches, dropped }, Writer(thread)))
     }
 }
