@@ -1,12 +1,7 @@
-//! The program.
+//! The program: a user of the library like any other.
 
 mod cli;
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    cli::demo::run(8080, |_routes, _listen| {
-        std::thread::park();
-        ExitCode::SUCCESS
-    })
+fn main() -> std::process::ExitCode {
+    cli::run()
 }
