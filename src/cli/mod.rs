@@ -1,1 +1,4 @@
 //! The verbs of the command line, one file each.
+
+pub mod check;
+pub mod explain;

@@ -12,7 +12,7 @@ mod from_json;
 mod from_toml;
 mod keys;
 mod look;
-mod names;
+pub(crate) mod names;
 mod node;
 mod quantity;
 pub mod report;
