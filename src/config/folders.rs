@@ -183,7 +183,8 @@ fn parts(path: &Path) -> Vec<PathBuf> {
     parts
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;

@@ -270,6 +270,23 @@ fn too_much_is_refused() {
 }
 
 #[test]
+fn endless_nesting_is_refused() {
+    let deep = 50_000;
+    for text in [
+        format!("a = {}", "[".repeat(deep)),
+        format!("a = {}1{}", "[".repeat(deep), "]".repeat(deep)),
+        format!("a = {}", "{a=".repeat(deep)),
+        format!("a{} = 1", ".a".repeat(deep)),
+        format!("[a{}]\nto = 1", ".a".repeat(deep)),
+        format!("{{\"a\": {}", "[".repeat(deep)),
+        format!("{{\"a\": {}1{}}}", "[".repeat(deep), "]".repeat(deep)),
+        "{\"a\":".repeat(deep),
+    ] {
+        assert!(parse(Path::new("r"), text.as_bytes(), &[], None).is_err());
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let report = load(&dir.path().join("routes.toml"), &[]).unwrap_err().to_string();

@@ -250,7 +250,8 @@ mod tests {
     #[test]
     fn a_file_that_is_written_to_for_ever_is_read_all_the_same() {
         let texts: Vec<String> = (0..400).map(|i| format!("a = {i}")).collect();
-        let script: Vec<_> = (0..400).map(|i| (100 + i * 10, &*texts[i as usize], Some(Saved::Perhaps))).collect();
+        let script: Vec<_> =
+            (100..).step_by(10).zip(&texts).map(|(ms, text)| (ms, &**text, Some(Saved::Perhaps))).collect();
         let taken = play(&script, 4000);
         assert_eq!(taken.first().map(|(ms, _)| *ms), Some(2100));
     }

@@ -176,6 +176,7 @@ impl Watch {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 #[path = "watch_tests.rs"]
 mod tests;
