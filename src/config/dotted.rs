@@ -5,6 +5,12 @@ use std::ops::Range;
 use super::node::{Entry, Value};
 use super::report::Problem;
 
+/// Whether an entry is a host without quotes. One in quotes may well go on: `"shop.example.com".to = 8011`.
+pub(super) fn is_host(text: &str, entry: &Entry<'_>) -> bool {
+    let key = text.get(entry.key_span.clone()).unwrap_or_default();
+    goes_on(text, &entry.key_span) && !key.starts_with(['"', '\''])
+}
+
 /// Whether the key at a place goes on with a dot.
 pub(super) fn goes_on(text: &str, key: &Range<usize>) -> bool {
     let behind = text.get(key.end..).unwrap_or_default();

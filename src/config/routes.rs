@@ -19,28 +19,6 @@ use super::reuse::Known;
 use super::text::Text;
 use super::{answer, dotted, from_json, from_toml, names, target};
 
-const ROUTE: Keys = Keys {
-    of: "a route",
-    known: &["to", "also", "balance", "redirect", "respond"],
-    later: &["health", "retries", "wait", "tls", "max_connections", "headers", "auth"],
-};
-
-const TARGET: Keys =
-    Keys { of: "a target", known: &["to", "weight", "backup"], later: &["health", "tls", "max_connections"] };
-
-const BALANCES: &[&str] = &["round-robin", "least-connections"];
-
-const LATER_BALANCES: &[&str] = &["random", "hash", "ip-hash", "sticky", "least-time", "first", "two-choices"];
-
-/// The most further hosts of one route.
-const MOST_ALSO: usize = 10_000;
-
-/// After so many problems nobody reads on.
-const MOST_PROBLEMS: usize = 10_000;
-
-/// How to say "nothing" on purpose.
-const NOTHING: &str = "to serve nothing on purpose, say so: \"*\" = { respond = { status = 404 } }";
-
 /// Reads and resolves the routes file; gives its bytes too, for the watch to know what is applied.
 ///
 /// # Errors
@@ -111,7 +89,7 @@ impl<'a> Resolver<'a> {
             let breaks = memchr::memchr_iter(b'\n', &self.text.as_bytes()[at..begin]).count();
             line = line.saturating_add(u32::try_from(breaks).unwrap_or(u32::MAX));
             at = begin;
-            if dotted::goes_on(self.text, &entry.key_span) {
+            if dotted::is_host(self.text, entry) {
                 dotted::problems(self.text, entry, &mut self.problems);
             } else {
                 self.entry(entry, line);
@@ -370,6 +348,32 @@ fn place(entry: &Entry<'_>, pattern: &Pattern, in_also: bool) -> Range<usize> {
     };
     found.map_or_else(|| entry.key_span.clone(), |item| item.span.clone())
 }
+
+/// What a route's table may say.
+const ROUTE: Keys = Keys {
+    of: "a route",
+    known: &["to", "also", "balance", "redirect", "respond"],
+    later: &["health", "retries", "wait", "tls", "max_connections", "headers", "auth"],
+};
+
+/// What a target's table may say.
+const TARGET: Keys =
+    Keys { of: "a target", known: &["to", "weight", "backup"], later: &["health", "tls", "max_connections"] };
+
+/// The ways to choose.
+const BALANCES: &[&str] = &["round-robin", "least-connections"];
+
+/// Those that will come.
+const LATER_BALANCES: &[&str] = &["random", "hash", "ip-hash", "sticky", "least-time", "first", "two-choices"];
+
+/// The most further hosts of one route.
+const MOST_ALSO: usize = 10_000;
+
+/// After so many problems nobody reads on.
+const MOST_PROBLEMS: usize = 10_000;
+
+/// How to say "nothing" on purpose.
+const NOTHING: &str = "to serve nothing on purpose, say so: \"*\" = { respond = { status = 404 } }";
 
 #[cfg(test)]
 #[path = "routes_tests.rs"]

@@ -87,6 +87,12 @@ fn a_bouncy_file_is_taken_as_it_is() {
 }
 
 #[test]
+fn a_quoted_host_may_go_on_with_dots() {
+    let text = "\"a.test\".to = 1\n\"a.test\".also = [\"b.test\"]\n'c.test' . respond.status = 404\n";
+    assert_eq!(shown(&table(text)), ["1 a.test: 1", "3 c.test: respond 404"]);
+}
+
+#[test]
 fn errors_as_they_are_printed() {
     for (text, want) in [
         (
