@@ -319,12 +319,12 @@ fn unchanged_backends_and_sites_live_on() {
 }
 
 #[test]
-fn a_hundred_thousand_hosts() {
-    let text: String = (0..100_000).map(|i| format!("\"host-{i}.example.com\" = {}\n", 1000 + i % 60_000)).collect();
+fn twenty_thousand_hosts() {
+    let text: String = (0..20_000).map(|i| format!("\"host-{i}.example.com\" = {}\n", 1000 + i % 60_000)).collect();
     let first = table(&text);
     let second = parse_next(&text, Some(&first));
-    assert_eq!(second.routes().len(), 100_000);
-    assert_eq!(second.routes()[99_999].line, 100_000);
+    assert_eq!(second.routes().len(), 20_000);
+    assert_eq!(second.routes()[19_999].line, 20_000);
     assert!(crate::config::diff::Diff::between(&first, &second).is_empty());
 }
 
