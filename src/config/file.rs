@@ -93,6 +93,7 @@ const TIMEOUTS: Keys = Keys {
         "idle",
         "backend_idle",
         "tunnel",
+        "half_closed",
         "drain",
     ],
     later: &[],
@@ -245,6 +246,7 @@ fn timeouts(timeouts: &mut Timeouts, node: &Node<'_>, problems: &mut Vec<Problem
             "send" => &mut timeouts.send,
             "idle" => &mut timeouts.idle,
             "backend_idle" => &mut timeouts.backend_idle,
+            "half_closed" => &mut timeouts.half_closed,
             "tunnel" => return set(&mut timeouts.tunnel, quantity::duration_or_off(&entry.node), problems),
             _ => &mut timeouts.drain,
         };

@@ -51,7 +51,7 @@ fn every_key_arrives_in_its_place() {
     let config = parse(
         "routes = \"r.toml\"\nworkers = 3\n[[listen]]\naddress = \":8080\"\n[[listen]]\naddress = \"127.0.0.1:81\"\n\
          [timeouts]\nhead = \"1s\"\nbody = \"2s\"\nconnect = \"3ms\"\nresponse_head = \"4s\"\nresponse_body = \"5s\"\n\
-         send = \"6s\"\nidle = \"7s\"\nbackend_idle = \"8s\"\ntunnel = \"9m\"\ndrain = \"10s\"\n\
+         send = \"6s\"\nidle = \"7s\"\nbackend_idle = \"8s\"\ntunnel = \"9m\"\nhalf_closed = \"11s\"\ndrain = \"10s\"\n\
          [limits]\nhead = 2000\ntarget = 300\nfields = 9\nbody = \"1MiB\"\nresponse_head = 2001\nchunk_line = 65\n\
          leftover = 0\nconnections = 5\nbackend_idle = 6\n\
          [forwarded]\nsend = \"both\"\ntrust = [\"10.1.2.3/8\", \"::1\"]\n[errors]\nfield = false\n\
@@ -73,6 +73,7 @@ fn every_key_arrives_in_its_place() {
                 idle: seconds(7),
                 backend_idle: seconds(8),
                 tunnel: Some(seconds(540)),
+                half_closed: seconds(11),
                 drain: seconds(10),
             },
             limits: Limits {
