@@ -6,29 +6,34 @@ use std::process::ExitCode;
 
 use hashbrown::HashSet;
 
-use crate::config::file::Config;
-use crate::config::report::Report;
-use crate::config::routes;
-use crate::table::Table;
-use crate::table::pattern::HostPattern;
+use super::Serve;
+use super::serve::{Told, colors};
 
-/// Checks a routes file against the listeners of a configuration, and prints what is found: 0 when it is fine, 1 when
-/// not.
-pub fn check(routes: &Path, config: &Config, color: bool) -> ExitCode {
-    match routes::load(routes, &config.listen) {
+use carom::config::report::Report;
+use carom::config::routes;
+use carom::table::Table;
+use carom::table::pattern::HostPattern;
+
+/// Checks the files that `serve` would read, and prints what is found: 0 when they are fine, 1 when not.
+pub(super) fn run(serve: Serve) -> ExitCode {
+    let told = match Told::by(serve) {
+        Ok(told) => told,
+        Err(failure) => return failure.exit(),
+    };
+    match routes::load(&told.routes, &told.listen) {
         Ok((_, table)) => {
-            let _ = writeln!(std::io::stdout(), "{}", summary(routes, &table));
+            let _ = writeln!(std::io::stdout(), "{}", summary(&told.routes, &table));
             ExitCode::SUCCESS
         }
         Err(report) => {
-            let _ = writeln!(std::io::stderr(), "{}", failure(&report, color));
+            let _ = writeln!(std::io::stderr(), "{}", failure(&report, colors()));
             ExitCode::FAILURE
         }
     }
 }
 
 /// One line on a file that is fine: `routes.toml is fine: 12 hosts, 14 routes, 9 backends`.
-pub fn summary(routes: &Path, table: &Table) -> String {
+fn summary(routes: &Path, table: &Table) -> String {
     let hosts: HashSet<&HostPattern> =
         table.lines().flat_map(|(_, patterns)| patterns.iter().map(|pattern| &pattern.host)).collect();
     let backends: HashSet<u64> =

@@ -5,19 +5,20 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::diff::describe;
-use crate::config::file::Config;
-use crate::config::{names, routes};
-use crate::http::host::Host;
-use crate::table::pattern::{HostPattern, Pattern};
-use crate::table::site::Balance;
-use crate::table::{Action, Route, Table};
+use carom::config::diff::describe;
+use carom::config::{nearest, routes};
+use carom::http::host::Host;
+use carom::table::pattern::{HostPattern, Pattern};
+use carom::table::site::Balance;
+use carom::table::{Action, Route, Table};
+
+use super::Serve;
+use super::serve::{Told, colors};
 
 /// Explains what happens to a request for a URL: 0 when a route covers it, 1 when none does or a file is wrong.
-pub fn explain(url: &str, routes: &Path, config: &Config, color: bool) -> ExitCode {
+pub(super) fn run(url: &str, serve: Serve) -> ExitCode {
     let asked = match Asked::parse(url) {
         Ok(asked) => asked,
         Err(what) => {
@@ -25,14 +26,18 @@ pub fn explain(url: &str, routes: &Path, config: &Config, color: bool) -> ExitCo
             return ExitCode::FAILURE;
         }
     };
-    match routes::load(routes, &config.listen) {
+    let told = match Told::by(serve) {
+        Ok(told) => told,
+        Err(failure) => return failure.exit(),
+    };
+    match routes::load(&told.routes, &told.listen) {
         Ok((_, table)) => {
-            let (text, covered) = explained(&asked, &table, &routes.display().to_string());
+            let (text, covered) = explained(&asked, &table, &told.routes.display().to_string());
             let _ = writeln!(std::io::stdout(), "{text}");
             if covered { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(report) => {
-            let _ = writeln!(std::io::stderr(), "{}", report.render(color));
+            let _ = writeln!(std::io::stderr(), "{}", report.render(colors()));
             ExitCode::FAILURE
         }
     }
@@ -240,7 +245,7 @@ fn name_miss(own: &str, name: &str) -> Option<(usize, String)> {
     {
         return Some((1, "a host does not cover the names below it; *. does".to_owned()));
     }
-    names::nearest(name, [own]).map(|_| (2 + strsim::damerau_levenshtein(own, name), "a similar name".to_owned()))
+    nearest(name, [own]).map(|_| (2 + strsim::damerau_levenshtein(own, name), "a similar name".to_owned()))
 }
 
 fn covers_host(host: &HostPattern, name: &str) -> bool {
@@ -282,6 +287,7 @@ fn plural(number: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const ROUTES: &str = r#"
 "shop.example.com" = [8011, 8012]

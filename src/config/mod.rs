@@ -13,7 +13,7 @@ mod from_json;
 mod from_toml;
 mod keys;
 mod look;
-pub(crate) mod names;
+mod names;
 mod node;
 mod quantity;
 pub mod report;
@@ -26,6 +26,7 @@ pub mod watch;
 
 use std::path::PathBuf;
 
+pub use names::nearest;
 pub use text::LARGEST_FILE;
 
 /// The routes file when none is named: the first that exists of `routes.toml`, `config/routes.toml` and
