@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use carom::config::diff::describe;
-use carom::config::{nearest, routes};
+use carom::config::routes;
 use carom::http::host::Host;
 use carom::table::pattern::{HostPattern, Pattern};
 use carom::table::site::Balance;
@@ -55,6 +55,9 @@ struct Asked {
 
 /// The most near misses that are said.
 const MOST_MISSES: usize = 8;
+
+/// Names that differ in so many letters are alike.
+const ALIKE: usize = 2;
 
 impl Asked {
     /// Reads `http://shop.example.com/api/x`, `shop.example.com:8080/api`, `shop.example.com`.
@@ -201,7 +204,7 @@ fn misses(asked: &Asked, table: &Table, found: Option<&Route>, file: &str) -> Ve
                         "{pattern}   {place}   a host that has lines of its own, if only for paths, does not fall to *"
                     ));
                 }
-                (_, HostPattern::Exact(own)) if !names_it(pattern) => {
+                (_, HostPattern::Exact(own)) if !named => {
                     if let Some((far, why)) = name_miss(own, name) {
                         alike.push((far, format!("{pattern}   {place}   {why}")));
                     }
@@ -240,12 +243,11 @@ fn name_miss(own: &str, name: &str) -> Option<(usize, String)> {
     if name.strip_prefix("www.") == Some(own) {
         return Some((0, "without www. it is another host; `also` names both in one route".to_owned()));
     }
-    if own.strip_suffix(name).is_some_and(|front| front.ends_with('.'))
-        || name.strip_suffix(own).is_some_and(|front| front.ends_with('.'))
-    {
+    if name.strip_suffix(own).is_some_and(|front| front.ends_with('.')) {
         return Some((1, "a host does not cover the names below it; *. does".to_owned()));
     }
-    nearest(name, [own]).map(|_| (2 + strsim::damerau_levenshtein(own, name), "a similar name".to_owned()))
+    let far = strsim::damerau_levenshtein(own, name);
+    (far <= ALIKE && name.len() > 2 * ALIKE).then(|| (1 + far, "a similar name".to_owned()))
 }
 
 fn covers_host(host: &HostPattern, name: &str) -> bool {

@@ -26,7 +26,6 @@ pub mod watch;
 
 use std::path::PathBuf;
 
-pub use names::nearest;
 pub use text::LARGEST_FILE;
 
 /// The routes file when none is named: the first that exists of `routes.toml`, `config/routes.toml` and

@@ -1,7 +1,7 @@
 //! The names that a file may use: what was meant by one that it may not, and what is known but not there yet.
 
 /// The nearest of some names, where one is near enough to have been meant.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let longest = 1 + name.chars().count() / 4;
     known
         .into_iter()
