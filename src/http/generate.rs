@@ -300,7 +300,7 @@ pub(crate) fn spoilt(good: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Valu
         "X_Real_IP: 1\r\n", "fffffffffffffff", "\u{e9}", "0\r\nX-Forwarded-Port: 1\r\n", "\r\nHost: c.test",
         " HTTP/1.1", "ffff",
     ];
-    let edit = (any::<Index>(), 0_usize..4, any::<Index>(), any::<u8>(), select(PUT_IN));
+    let edit = (any::<Index>(), 0_usize..5, any::<Index>(), any::<u8>(), select(PUT_IN));
     (good, prop::collection::vec(edit, 1..4)).prop_map(|(mut bytes, edits)| {
         for (place, edit, length, byte, put_in) in edits {
             let at = place.index(bytes.len() + 1);
@@ -309,6 +309,7 @@ pub(crate) fn spoilt(good: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Valu
                 0 => drop(bytes.splice(at..at, put_in.bytes())),
                 1 => drop(bytes.splice(at..end.min(at + 1), [byte])),
                 2 => drop(bytes.drain(at..end)),
+                3 => drop(bytes.splice(0..0, put_in.bytes())),
                 _ => bytes.extend_from_within(at..end),
             }
         }
