@@ -1,7 +1,17 @@
 //! Carom bounces each HTTP request to the right backend.
+pub mod bounce;
+pub mod config;
+mod conn;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
+mod net;
+pub mod ops;
+pub mod proxy;
+pub mod record;
 pub mod settings;
 pub mod table;
+mod upstream;
+
+pub use http::refuse::Refusal;
