@@ -2,6 +2,9 @@
 pub mod bounce;
 pub mod config;
 mod conn;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod http;
 mod net;
 pub mod ops;
