@@ -136,10 +136,17 @@ fn serving(what: &str, hosts: usize, swap: bool, time: Duration) -> f64 {
     serving.join().expect("the proxy's thread").expect("the proxy");
     times.sort_by(f64::total_cmp);
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    println!("{:>10.1} {:>8.1} {:>8.1} {:>12}   {what}{}", at(0.5), at(0.99), at(1.0), times.len(), match swaps {
-        0 => String::new(),
-        swaps => format!(" ({swaps} times)"),
-    });
+    println!(
+        "{:>10.1} {:>8.1} {:>8.1} {:>12}   {what}{}",
+        at(0.5),
+        at(0.99),
+        at(1.0),
+        times.len(),
+        match swaps {
+            0 => String::new(),
+            swaps => format!(" ({swaps} times)"),
+        }
+    );
     at(0.5)
 }
 
