@@ -3,6 +3,8 @@
 //! `cargo bench --bench routes` prints figures and ratios; `-- --quick` takes a few seconds and says the same roughly.
 //! It fails only where a figure is of another order than it should be; everything finer is for people to read.
 
+#![expect(clippy::expect_used, reason = "a benchmark that can't run has nothing else to say")]
+
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -135,19 +137,19 @@ fn serving(what: &str, hosts: usize, swap: bool, time: Duration) -> f64 {
     let _ = stop.send(());
     serving.join().expect("the proxy's thread").expect("the proxy");
     times.sort_by(f64::total_cmp);
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
     println!(
         "{:>10.1} {:>8.1} {:>8.1} {:>12}   {what}{}",
-        at(0.5),
-        at(0.99),
-        at(1.0),
+        at(50),
+        at(99),
+        at(100),
         times.len(),
         match swaps {
             0 => String::new(),
             swaps => format!(" ({swaps} times)"),
         }
     );
-    at(0.5)
+    at(50)
 }
 
 /// Microseconds of each request.

@@ -328,32 +328,6 @@ fn twenty_thousand_hosts() {
     assert!(crate::config::diff::Diff::between(&first, &second).is_empty());
 }
 
-/// `cargo test --release --lib -- --ignored --nocapture how_long`
-#[test]
-#[ignore = "a measurement"]
-fn how_long_a_hundred_thousand_hosts_take() {
-    let text: String = (0..100_000).map(|i| format!("\"host-{i}.example.com\" = {}\n", 1000 + i % 60_000)).collect();
-    let json = text.replace(" = ", ": ").trim_end().replace('\n', ",\n");
-    let json = format!("{{{json}}}");
-    for text in [&text, &json] {
-        for _ in 0..3 {
-            let begin = std::time::Instant::now();
-            let entries = if text.starts_with('{') { from_json::entries(text) } else { from_toml::entries(text) };
-            let read = begin.elapsed();
-            drop(entries);
-            let begin = std::time::Instant::now();
-            let first = table(text);
-            let parsed = begin.elapsed();
-            let begin = std::time::Instant::now();
-            let second = parse_next(text, Some(&first));
-            let again = begin.elapsed();
-            let begin = std::time::Instant::now();
-            let diff = crate::config::diff::Diff::between(&first, &second);
-            println!("read {read:?}, whole {parsed:?}, again {again:?}, diff {:?} ({})", begin.elapsed(), diff.count());
-        }
-    }
-}
-
 #[test]
 fn no_bytes_make_it_panic() {
     // A generator of our own: the same bytes on every run.
