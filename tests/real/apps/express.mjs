@@ -1,4 +1,5 @@
 // One instance of an Express site with socket.io and plain WebSockets: node express.mjs NAME PUBLIC-FOLDER SOCKET
+// PORT and KEEP_ALIVE (ms, how long an idle connection is kept) may be set in the environment.
 
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
@@ -12,7 +13,7 @@ const [name, folder, path] = process.argv.slice(2);
 const app = express();
 const server = createServer(app);
 // What clients ask about afterwards: the closes, pongs and broken downloads that only this side saw.
-const seen = { closes: [], pongs: 0, gone: 0 };
+const seen = { closes: [], pongs: 0, gone: 0, posts: 0 };
 
 app.disable("x-powered-by");
 app.set("trust proxy", "loopback");
@@ -27,7 +28,10 @@ app.get("/fields", ({ headers, rawHeaders, ip, protocol, hostname }, response) =
   response.json({ headers, rawHeaders, ip, protocol, hostname }),
 );
 app.use("/url", (request, response) => response.send(request.originalUrl));
-app.post("/json", express.json({ limit: "1mb" }), (request, response) => response.json({ got: request.body, by: name }));
+app.post("/json", express.json({ limit: "1mb" }), (request, response) => {
+  seen.posts++;
+  response.json({ got: request.body, by: name });
+});
 app.post("/form", multer().single("file"), ({ file, body }, response) =>
   response.json({ ...body, name: file.originalname, size: file.size, sha256: sha256(file.buffer) }),
 );
@@ -121,5 +125,6 @@ function sha256(bytes) {
 }
 
 createServer(app).listen(path);
-server.keepAliveTimeout = 60_000;
-server.listen(0, "127.0.0.1", () => console.log(`listening ${server.address().port}`));
+server.keepAliveTimeout = Number(process.env.KEEP_ALIVE ?? 60_000);
+server.keepAliveTimeoutBuffer = 0;
+server.listen(Number(process.env.PORT ?? 0), "127.0.0.1", () => console.log(`listening ${server.address().port}`));

@@ -1,13 +1,16 @@
-// Node's own HTTP client, fetch and socket.io-client against the Express sites: node express.mjs PORT FOLDER
-// pair.localhost has two instances, solo.localhost one of them.
+// Node's own HTTP client, fetch and socket.io-client against the Express sites: node express.mjs PORT FOLDER SPARE
+// pair.localhost has two instances, solo.localhost one of them, frail.localhost the same one and whatever listens on SPARE;
+// hasty.localhost closes its idle connections at once.
 
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { io } from "socket.io-client";
 import { CountingAgent, ask, check, holds, same } from "./check.mjs";
 
-const [port, folder] = process.argv.slice(2);
+const [port, folder, spare] = process.argv.slice(2);
 const pair = `http://pair.localhost:${port}`;
 const solo = `http://solo.localhost:${port}`;
 const big = readFileSync(`${folder}/big.bin`);
@@ -116,6 +119,48 @@ await check("express: a client that leaves ends the application's work", async (
   await response.body.getReader().read();
   leave.abort();
   await until(async () => (await gone()) === before + 1, "the application never saw its client go");
+});
+
+// Each connection is closed at about the time of its next request.
+await check("express: a backend that closes idle connections costs no request, and no POST arrives twice", async () => {
+  const hasty = `http://hasty.localhost:${port}`;
+  const agent = new CountingAgent({ keepAlive: true });
+  const json = { method: "POST", headers: { "content-type": "application/json" }, body: "{}" };
+  const client = async () => {
+    for (let i = 0; i < 200; i++) {
+      const { status } = await (i % 2 ? ask(hasty, { agent }) : ask(`${hasty}/json`, { agent, ...json }));
+      same(status, 200, `request ${i}`);
+      await sleep(2 + Math.random() * 6);
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, client));
+  agent.destroy();
+  same(JSON.parse((await ask(`${hasty}/seen`)).text).posts, 800, "POSTs that arrived");
+});
+
+await check("express: an instance that is killed costs no later request, and comes back into its turns", async () => {
+  const agent = new CountingAgent({ keepAlive: true, maxSockets: 1 });
+  const asked = async (times) => {
+    const names = new Set();
+    for (let i = 0; i < times; i++) {
+      const { status, text } = await ask(`http://frail.localhost:${port}`, { agent });
+      same(status, 200, `status of request ${i}`);
+      names.add(text);
+    }
+    return [...names].sort();
+  };
+  const app = new URL("../apps/express.mjs", import.meta.url).pathname;
+  for (const round of [1, 2]) {
+    same(await asked(20), ["express-1"], "before");
+    const env = { ...process.env, PORT: spare };
+    const frail = spawn(process.execPath, [app, "frail", folder, `${folder}/frail-${round}.sock`], { env });
+    await once(frail.stdout, "data");
+    await until(async () => (await asked(2)).length === 2, "it got no turn");
+    frail.kill("SIGKILL");
+    await once(frail, "exit");
+  }
+  same(await asked(20), ["express-1"], "afterwards");
+  agent.destroy();
 });
 
 await check("socket.io: 50 clients over WebSockets, in turn", async () => {
