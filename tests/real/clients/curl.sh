@@ -65,6 +65,20 @@ two_hosts() {
     same "$answers" 'express-1 1;asgi 0;express-1 0;asgi 0;'
 }
 
+h2c_upgrade() {
+    same "$(curl --http2 "$solo/" -w ' %{http_code} %{http_version}')" 'express-1 200 1.1'
+}
+
+absolute_form() {
+    same "$(curl -x "http://127.0.0.1:$port" http://solo.localhost/ http://asgi.localhost/ -w ' %{num_connects};')" \
+        'express-1 1;asgi 0;'
+}
+
+connect() {
+    curl -x "http://127.0.0.1:$port" --proxytunnel "$solo/" -o /dev/null -w '%{http_connect}' >"$scratch/code" 2>/dev/null
+    [[ $(cat "$scratch/code") == 4?? ]] || { cat "$scratch/code"; return 1; }
+}
+
 slow_reader() {
     curl --limit-rate 4M "$solo/static/big.bin" -o "$scratch/big" && cmp "$folder/big.bin" "$scratch/big"
 }
@@ -120,6 +134,9 @@ check 'curl: a download goes on where it stopped' resume
 check 'curl: -I' head_only
 check 'curl: 100 requests in parallel' parallel
 check 'curl: two hosts on one connection' two_hosts
+check 'curl: an offer of HTTP/2 is answered in HTTP/1' h2c_upgrade
+check 'curl: absolute targets, each to its own host' absolute_form
+check 'curl: CONNECT is refused' connect
 check 'curl: a slow reader gets all of it' slow_reader
 check 'curl: a slow writer too' slow_writer
 check 'curl: a body cut off is an error' broken_body
