@@ -391,6 +391,7 @@ mod tests {
             b"5\r\r\n",
             b"10000000000000005\r\n",
             b"FFFFFFFFFFFFFFFF\r\n",
+            b"8000000000000000\r\n",
             b"00000000000000005\r\n",
             b"5\r\nhelloXX\r\n",
             b"5\r\nhello\n",

@@ -90,7 +90,7 @@ fn over_a_request_limit(reference: &reference::Request, bytes: &[u8], limits: &L
 
 /// Heads that leave something in every part of the value that they are read into.
 const EARLIER_REQUEST: &[u8] = b"OPTIONS http://z.test:9 HTTP/1.1\r\nHost: y\r\nConnection: upgrade\r\nUpgrade: x\r\n\
-    TE: trailers\r\nExpect: 100-continue\r\nContent-Length: 7\r\n\r\n";
+    TE: trailers\r\nExpect: 100-continue\r\nAccept: text/html\r\n\r\n";
 const EARLIER_RESPONSE: &[u8] = b"HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: x\r\nContent-Length: 7\r\n\r\n";
 
 /// Whether it came whole or not, whatever stands behind it, and whatever the value had read before, a head means the
@@ -122,7 +122,8 @@ fn meaning(bytes: &[u8], head: &RequestHead) -> String {
     let first = (head.method(bytes), head.target(bytes), head.minor, head.host(), head.host_text(bytes));
     let places = (head.length, head.authority, head.fields_start, &head.fields);
     let flags = (head.keep_alive, head.upgrade, head.te_trailers, head.expects_continue);
-    format!("{first:?} {places:?} {flags:?} {:?}", head.framing)
+    let kind = (head.framing, head.is_head, head.is_idempotent, head.wants_html);
+    format!("{first:?} {places:?} {flags:?} {kind:?}")
 }
 
 fn origins() -> Vec<Origin> {
