@@ -113,6 +113,7 @@ impl Connection<'_> {
     async fn awaits_request(&mut self, first: bool) -> bool {
         let timeouts = &self.settings.timeouts;
         let mut draining = false;
+        self.ticket.begin_idling();
         self.ticket.arm(if first { timeouts.head } else { timeouts.idle });
         let comes = poll_fn(|cx| {
             if let Poll::Ready(readable) = self.stream.poll_readable(cx) {
@@ -125,10 +126,14 @@ impl Connection<'_> {
                 draining = true;
                 self.ticket.arm(LAST_CALL);
             }
-            if self.ticket.is_due() { Poll::Ready(false) } else { Poll::Pending }
+            if self.ticket.is_due() || self.ticket.is_evicted() { Poll::Ready(false) } else { Poll::Pending }
         })
         .await;
-        self.ticket.disarm();
+        self.ticket.end_idling();
+        // The first head is due from accept on, any other from its first byte.
+        if !first {
+            self.ticket.arm(timeouts.head);
+        }
         comes
     }
 
@@ -136,8 +141,8 @@ impl Connection<'_> {
     async fn requests(&mut self, exchange: &mut Exchange) -> Next {
         loop {
             match self.request(exchange).await {
-                Next::Keep if !exchange.from_client.is_empty() && !self.ended => {}
                 Next::Keep if self.ended => return Next::Close,
+                Next::Keep if !exchange.from_client.is_empty() => self.ticket.arm(self.settings.timeouts.head),
                 next => return next,
             }
         }
@@ -180,7 +185,7 @@ impl Connection<'_> {
         next
     }
 
-    /// Reads a head, whole, before its deadline. `None` when the client has gone without a request.
+    /// Reads a head, whole, before the deadline that is set. `None` when the client has gone without a request.
     async fn read_head(&mut self, exchange: &mut Exchange) -> Option<Result<(), Refusal>> {
         let (stream, limits) = (&mut self.stream, &self.settings.limits);
         let reading = async {
@@ -205,7 +210,7 @@ impl Connection<'_> {
                 }
             }
         };
-        match self.ticket.within(self.settings.timeouts.head, reading).await {
+        match self.ticket.until_due(reading).await {
             Ok(read) => read,
             Err(Elapsed) if exchange.from_client.is_empty() => None,
             Err(Elapsed) => Some(Err(Refusal::HeadTimeout)),
@@ -286,7 +291,10 @@ impl Connection<'_> {
                         }
                         return Ok(Followed::By(match keep_client {
                             true if self.skip_body(exchange).await => Next::Keep,
-                            false if !exchange.head.keep_alive && exchange.is_received() => Next::Close,
+                            // A close behind which something is unread is a reset, which may overtake the response.
+                            false if !exchange.head.keep_alive && exchange.is_received() && self.stream.is_quiet() => {
+                                Next::Close
+                            }
                             // The client did not expect the end, or still sends.
                             _ => Next::Linger,
                         }));
@@ -375,10 +383,13 @@ impl Connection<'_> {
 
     /// Says that nothing more will come, and reads for a moment what the client still sends.
     async fn linger(&mut self, exchange: &mut Exchange) {
-        let (stream, ended) = (&mut self.stream, self.ended);
+        if self.ended {
+            return;
+        }
+        let stream = &mut self.stream;
         let lingering = async {
             let _ = poll_fn(|cx| stream.poll_shutdown(cx)).await;
-            while !ended {
+            loop {
                 exchange.from_client.clear();
                 if !matches!(poll_fn(|cx| stream.poll_read(cx, &mut exchange.from_client)).await, Ok(1..)) {
                     break;

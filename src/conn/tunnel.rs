@@ -3,7 +3,6 @@
 //! A buffer is held only while it has something in it: an idle tunnel costs two descriptors and a task.
 
 use std::future::poll_fn;
-use std::io;
 use std::task::{Context, Poll, ready};
 
 use crate::conn::worker::Buffers;
@@ -30,6 +29,15 @@ struct Lane {
     carried: u64,
 }
 
+/// Which side of a lane has broken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    /// The one that is read from.
+    Reader,
+    /// The one that is written to.
+    Writer,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
@@ -52,12 +60,15 @@ pub(super) async fn run(
     let mut before = None;
     let why = poll_fn(|cx| {
         let sent_up = up.poll(cx, client, backend, buffers);
-        if let Poll::Ready(Err(_)) = sent_up {
-            return Poll::Ready(Some(Cut::ClientGone));
-        }
         let sent_down = down.poll(cx, backend, client, buffers);
-        if let Poll::Ready(Err(_)) = sent_down {
-            return Poll::Ready(Some(Cut::Backend));
+        match (&sent_up, &sent_down) {
+            (Poll::Ready(Err(Gone::Reader)), _) | (_, Poll::Ready(Err(Gone::Writer))) => {
+                return Poll::Ready(Some(Cut::ClientGone));
+            }
+            (Poll::Ready(Err(Gone::Writer)), _) | (_, Poll::Ready(Err(Gone::Reader))) => {
+                return Poll::Ready(Some(Cut::Backend));
+            }
+            _ => {}
         }
         if sent_up.is_ready() && sent_down.is_ready() {
             return Poll::Ready(None);
@@ -92,11 +103,11 @@ impl Lane {
         from: &mut Stream,
         to: &mut Stream,
         buffers: &Buffers,
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<Result<(), Gone>> {
         loop {
             if let Some(buffer) = &mut self.buffer {
                 while !buffer.is_empty() {
-                    let sent = ready!(to.poll_write(cx, buffer.data()))?;
+                    let sent = ready!(to.poll_write(cx, buffer.data())).map_err(|_| Gone::Writer)?;
                     buffer.eat(sent);
                     self.carried += sent as u64;
                 }
@@ -115,7 +126,7 @@ impl Lane {
                     let mut buffer = match self.buffer.take() {
                         Some(buffer) => buffer,
                         None => {
-                            ready!(from.poll_readable(cx))?;
+                            ready!(from.poll_readable(cx)).map_err(|_| Gone::Reader)?;
                             buffers.get()
                         }
                     };
@@ -127,7 +138,7 @@ impl Lane {
                             }
                             self.buffer = Some(buffer);
                         }
-                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Ready(Err(_)) => return Poll::Ready(Err(Gone::Reader)),
                         Poll::Pending => {
                             buffers.give(buffer);
                             return Poll::Pending;

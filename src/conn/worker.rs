@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::{JoinHandle, spawn_local, yield_now};
 use tokio::time::sleep;
 
 use crate::bounce::Decide;
@@ -67,6 +67,7 @@ pub(crate) struct Worker {
     pub(crate) idle: Idle,
     pub(crate) buffers: Buffers,
     sweep: Rc<Sweep>,
+    #[expect(clippy::vec_box, reason = "they move between here and connections, and are large")]
     exchanges: RefCell<Vec<Box<Exchange>>>,
     log: Option<RefCell<Box<dyn Log>>>,
 }
@@ -136,7 +137,7 @@ impl Worker {
                     if self.shared.doors.may_say() {
                         tracing::warn!(%error, "can't accept connections, trying again");
                     }
-                    sleep(BREATH).await;
+                    self.make_room().await;
                 }
             }
         }
@@ -157,11 +158,23 @@ impl Worker {
         while self.shared.doors.are_full() {
             if self.shared.doors.may_say() {
                 let limit = self.shared.doors.most;
-                tracing::warn!(limit, "as many client connections as allowed (limits.connections), others wait");
+                tracing::warn!(
+                    limit,
+                    "as many client connections as allowed (limits.connections): idle ones make room"
+                );
             }
-            sleep(BREATH).await;
+            self.make_room().await;
         }
         listener.accept().await
+    }
+
+    /// Lets the connection go that has waited longest for a request, so that clients who say nothing can't keep out those
+    /// who do. Where none waits, takes a breath.
+    async fn make_room(&self) {
+        match self.sweep.evict_longest_idle() {
+            true => yield_now().await,
+            false => sleep(BREATH).await,
+        }
     }
 
     fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {

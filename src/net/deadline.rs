@@ -40,7 +40,15 @@ struct Slots {
 #[derive(Debug)]
 struct Slot {
     due: u64,
+    /// Since when it waits for a request; [`NEVER`] while it has one.
+    idle: u64,
+    /// It has been asked to make room for another.
+    evicted: bool,
     waker: Option<Waker>,
+}
+
+impl Slot {
+    const FREE: Self = Self { due: NEVER, idle: NEVER, evicted: false, waker: None };
 }
 
 /// One connection's place in the sweep; gives it back when dropped.
@@ -74,7 +82,7 @@ impl Sweep {
             self.turn.notify_waiters();
         }
         let slot = slots.free.pop().unwrap_or_else(|| {
-            slots.all.push(Slot { due: NEVER, waker: None });
+            slots.all.push(Slot::FREE);
             u32::try_from(slots.all.len() - 1).unwrap_or(u32::MAX)
         });
         Ticket { sweep: Rc::clone(self), slot }
@@ -123,6 +131,20 @@ impl Sweep {
         self.draining.get()
     }
 
+    /// Asks the connection that has waited longest for a request to make room. `false` when none waits.
+    pub(crate) fn evict_longest_idle(&self) -> bool {
+        let mut slots = self.slots.borrow_mut();
+        let idle = slots.all.iter_mut().filter(|slot| slot.idle != NEVER && !slot.evicted && slot.waker.is_some());
+        let Some(slot) = idle.min_by_key(|slot| slot.idle) else {
+            return false;
+        };
+        slot.evicted = true;
+        if let Some(waker) = &slot.waker {
+            waker.wake_by_ref();
+        }
+        true
+    }
+
     fn keep_time(&self) {
         self.now.set(u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(NEVER));
     }
@@ -162,9 +184,30 @@ impl Ticket {
         self.sweep.is_draining()
     }
 
+    /// Waits for a request from now on: it may be asked to make room for others.
+    pub(crate) fn begin_idling(&self) {
+        let now = self.sweep.now.get();
+        self.with(|slot| slot.idle = now);
+    }
+
+    /// The wait is over.
+    pub(crate) fn end_idling(&self) {
+        self.with(|slot| slot.idle = NEVER);
+    }
+
+    /// Whether it has to make room.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.with(|slot| slot.evicted)
+    }
+
     /// Waits for something, no longer than this.
     pub(crate) async fn within<F: Future>(&self, after: Duration, future: F) -> Result<F::Output, Elapsed> {
         self.arm(after);
+        self.until_due(future).await
+    }
+
+    /// Waits for something, no longer than the deadline that is set.
+    pub(crate) async fn until_due<F: Future>(&self, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         let result = poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
@@ -184,7 +227,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut slots = self.sweep.slots.borrow_mut();
-        slots.all[self.slot as usize] = Slot { due: NEVER, waker: None };
+        slots.all[self.slot as usize] = Slot::FREE;
         slots.free.push(self.slot);
         if slots.all.len() == slots.free.len() {
             self.sweep.turn.notify_waiters();

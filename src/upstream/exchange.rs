@@ -207,6 +207,9 @@ impl Exchange {
 
     /// Writes the request that goes to the backend.
     pub(crate) fn prepare(&mut self, origin: &Origin, limits: &Limits) -> Result<(), Refusal> {
+        if over(limits.body, self.body.left().unwrap_or(0)) {
+            return Err(Refusal::BodyTooLarge);
+        }
         self.request.clear();
         rewrite::request(&mut self.request, self.from_client.data(), &self.head, origin);
         self.from_client.eat(std::mem::take(&mut self.head_in_buffer));
