@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::http::field::Kind;
+
 /// How a message's body is delimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
@@ -272,41 +274,26 @@ impl Chunked {
     }
 }
 
-/// The name of the trailer at hand: enough of it to know the ones that may not stand there.
+/// The name of the trailer at hand: as much of it as shows whether it may stand there.
 #[derive(Clone, Copy, Debug, Default)]
 struct TrailerName {
-    bytes: [u8; 18],
+    bytes: [u8; 20],
     length: usize,
 }
 
 impl TrailerName {
     fn push(&mut self, byte: u8) {
         if let Some(place) = self.bytes.get_mut(self.length) {
-            *place = if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+            *place = byte;
+            self.length += 1;
         }
-        self.length = self.length.saturating_add(1);
     }
 
     /// Fields that say where a message ends, where it goes or whom it comes from have no meaning in a trailer
     /// (RFC 9110 section 6.5.1), but not every reader keeps them apart from the head's.
     fn is_allowed(&self) -> bool {
-        const NEVER: [&[u8]; 10] = [
-            b"content-length",
-            b"transfer-encoding",
-            b"host",
-            b"connection",
-            b"forwarded",
-            b"x-forwarded-for",
-            b"x-forwarded-proto",
-            b"x-forwarded-host",
-            b"x-forwarded-port",
-            b"x-real-ip",
-        ];
-        match self.bytes.get(..self.length) {
-            Some([]) => false,
-            Some(name) => !NEVER.contains(&name),
-            None => true,
-        }
+        let name = &self.bytes[..self.length];
+        !name.is_empty() && matches!(Kind::of(name), Kind::Plain | Kind::Accept | Kind::Expect)
     }
 }
 

@@ -272,11 +272,11 @@ fn plain(name: &str) -> bool {
     name != "host" && !looks_alike(name) && !reference::is_hop(name) && !reference::is_forwarding(name)
 }
 
-/// Whether `_` stands for a `-` of a name that means something.
+/// Whether an odd character stands for a `-` of a name that means something.
 fn looks_alike(name: &str) -> bool {
-    let real = name.replace('_', "-");
+    let real = reference::dashed(name);
     let meant = reference::is_hop(&real) || reference::is_forwarding(&real);
-    name.contains('_') && (meant || real == "content-length" || real == "transfer-encoding")
+    name != real && (meant || real == "content-length" || real == "transfer-encoding")
 }
 
 /// Whether `Connection` may take this field away. It names the closing and keeping of the connection too.
