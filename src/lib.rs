@@ -1,4 +1,14 @@
 //! Carom bounces each HTTP request to the right backend.
+pub mod bounce;
+pub mod cli;
+pub mod config;
+mod conn;
 pub mod http;
+mod net;
+pub mod proxy;
+pub mod record;
 pub mod settings;
 pub mod table;
+mod upstream;
+
+pub use http::refuse::Refusal;

@@ -41,6 +41,8 @@ pub struct Timeouts {
     pub backend_idle: Duration,
     /// Silence in both directions of a tunnel; `None` for as long as both sides like. Default: `None`.
     pub tunnel: Option<Duration>,
+    /// Silence of a tunnel of which one side has ended. Default: 60 s.
+    pub half_closed: Duration,
     /// How long a stop waits for what is in flight. Default: 30 s.
     pub drain: Duration,
 }
@@ -126,6 +128,7 @@ impl Default for Timeouts {
             idle: Duration::from_secs(75),
             backend_idle: Duration::from_secs(30),
             tunnel: None,
+            half_closed: Duration::from_secs(60),
             drain: Duration::from_secs(30),
         }
     }

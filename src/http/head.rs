@@ -70,6 +70,12 @@ pub(crate) struct RequestHead {
     pub(crate) te_trailers: bool,
     /// The client waits for a `100` before it sends the body (RFC 9110 section 10.1.1).
     pub(crate) expects_continue: bool,
+    /// The method is HEAD: the response has no body.
+    pub(crate) is_head: bool,
+    /// Doing it twice is the same as doing it once (RFC 9110 section 9.2.2).
+    pub(crate) is_idempotent: bool,
+    /// The client would rather see a page than a line of text.
+    pub(crate) wants_html: bool,
 }
 
 /// Whether a head is all there.
@@ -134,6 +140,10 @@ impl RequestHead {
         let mut h2c = false;
         self.te_trailers = false;
         self.expects_continue = false;
+        self.wants_html = false;
+        let method = self.method(head);
+        (self.is_head, self.is_idempotent) =
+            (method == b"HEAD", matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE"));
         for field in &self.fields {
             let value = field.value(head);
             match field.kind {
@@ -142,6 +152,7 @@ impl RequestHead {
                     h2c |= field::list(value).any(is_http2);
                 }
                 Kind::Te => self.te_trailers |= field::list(value).any(|te| te.eq_ignore_ascii_case(b"trailers")),
+                Kind::Accept => self.wants_html |= field::list(value).any(|range| range.starts_with(b"text/html")),
                 Kind::Expect if self.minor == 1 => self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue"),
                 _ => {}
             }
@@ -221,24 +232,14 @@ impl RequestHead {
             None => self.fields.iter().find(|field| field.kind == Kind::Host).map(|field| field.value(head)),
         }
     }
-
-    /// Whether doing the request twice is the same as doing it once (RFC 9110 section 9.2.2).
-    pub(crate) fn is_idempotent(&self, head: &[u8]) -> bool {
-        matches!(self.method(head), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE")
-    }
-
-    /// Whether the client would rather see a page than a line of text.
-    pub(crate) fn wants_html(&self, head: &[u8]) -> bool {
-        self.fields.iter().any(|field| {
-            field.kind == Kind::Accept && field::list(field.value(head)).any(|range| range.starts_with(b"text/html"))
-        })
-    }
 }
+
+/// The longest method and version that anyone uses fit into this.
+pub(crate) const LONGEST_REST_OF_LINE: usize = 64;
 
 /// A head that is not whole yet: its first line may already be too long.
 fn too_long_target(bytes: &[u8], limits: &Limits) -> Result<Parsed, Refusal> {
-    // The longest method and version that anyone uses fit into 64 bytes.
-    if bytes.len() > limits.target + 64 && memchr::memchr(b'\n', bytes).is_none() {
+    if bytes.len() > limits.target + LONGEST_REST_OF_LINE && memchr::memchr(b'\n', bytes).is_none() {
         return Err(Refusal::TargetTooLong);
     }
     Ok(Parsed::Partial)

@@ -90,6 +90,8 @@ pub struct Table {
     deepest: usize,
     any: Option<Paths>,
     routes: Vec<Arc<Route>>,
+    /// Of each route, in the same order.
+    patterns: Vec<Box<[Pattern]>>,
 }
 
 /// A pattern that an earlier route already has.
@@ -129,6 +131,7 @@ impl Table {
             }
         }
         self.routes.push(route);
+        self.patterns.push(patterns.into());
         Ok(())
     }
 
@@ -165,6 +168,11 @@ impl Table {
     /// Every route, in the order of the file.
     pub fn routes(&self) -> &[Arc<Route>] {
         &self.routes
+    }
+
+    /// Every route with its patterns, its own first and then those of `also`, in the order of the file.
+    pub fn lines(&self) -> impl ExactSizeIterator<Item = (&Arc<Route>, &[Pattern])> {
+        self.routes.iter().zip(self.patterns.iter().map(AsRef::as_ref))
     }
 
     /// Every site that is forwarded to, once each time that a route names it.

@@ -1,0 +1,290 @@
+//! What a save changes, for people: one block, from two tables.
+
+use std::fmt::{self, Write};
+
+use hashbrown::HashMap;
+
+use crate::table::pattern::Pattern;
+use crate::table::site::{Balance, Site};
+use crate::table::{Action, Answer, Route, Table};
+
+/// The changes from one table to the next, in the order of the new file; what is gone comes last.
+#[derive(Debug, Default)]
+pub struct Diff {
+    changes: Vec<Change>,
+    /// How many more there are than are kept.
+    more: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    Added { name: String, now: String },
+    Changed { name: String, what: String },
+    Removed { name: String },
+}
+
+/// More changes than this are only counted.
+const MOST_SHOWN: usize = 50;
+
+/// A block wider than this, in characters, takes a line for each change.
+const WIDEST: usize = 110;
+
+/// The most characters of a body or of one side of a change.
+const LONGEST: usize = 120;
+
+type Line<'t> = (&'t Route, &'t [Pattern]);
+
+impl Diff {
+    /// Compares two tables by what their lines cover: a line that moved or is spelled in another way has not changed.
+    pub fn between(old: &Table, new: &Table) -> Self {
+        let mut gone: HashMap<&Pattern, Line<'_>> =
+            lines(old).filter_map(|line| Some((line.1.first()?, line))).collect();
+        let mut diff = Self::default();
+        for (route, patterns) in lines(new) {
+            let before = patterns.first().and_then(|first| gone.remove(first));
+            let name = shown_name(route);
+            match before {
+                None => diff.push(|| Change::Added { name, now: described(route, patterns) }),
+                Some(before) => {
+                    if let Some(what) = changed(before, (route, patterns)) {
+                        diff.push(|| Change::Changed { name, what });
+                    }
+                }
+            }
+        }
+        for (route, patterns) in lines(old) {
+            if patterns.first().is_some_and(|first| gone.contains_key(first)) {
+                diff.push(|| Change::Removed { name: shown_name(route) });
+            }
+        }
+        diff
+    }
+
+    /// Whether nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// How many lines have changed.
+    pub fn count(&self) -> usize {
+        self.changes.len() + self.more
+    }
+
+    /// The whole block: `routes.toml changed: …` in one line where it fits, else a line for each change.
+    pub fn block(&self, file: &str) -> String {
+        if self.is_empty() {
+            return format!("{file}: nothing changed");
+        }
+        let line = format!("{file} changed: {}", self.parts().join("   "));
+        if line.chars().count() <= WIDEST {
+            return line;
+        }
+        format!("{file} changed:\n  {}", self.parts().join("\n  "))
+    }
+
+    fn push(&mut self, change: impl FnOnce() -> Change) {
+        if self.changes.len() < MOST_SHOWN {
+            self.changes.push(change());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn parts(&self) -> Vec<String> {
+        let mut parts: Vec<String> = self.changes.iter().map(ToString::to_string).collect();
+        if self.more > 0 {
+            parts.push(format!("… and {} more", self.more));
+        }
+        parts
+    }
+}
+
+impl fmt::Display for Diff {
+    /// The changes in one line where they fit, else one line for each.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = self.parts();
+        let line = parts.join("   ");
+        f.write_str(&if line.chars().count() <= WIDEST { line } else { parts.join("\n") })
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Added { name, now } => write!(f, "+ {name} → {now}"),
+            Self::Changed { name, what } => write!(f, "~ {name} {what}"),
+            Self::Removed { name } => write!(f, "- {name}"),
+        }
+    }
+}
+
+fn lines(table: &Table) -> impl Iterator<Item = Line<'_>> {
+    table.lines().map(|(route, patterns)| (route.as_ref(), patterns))
+}
+
+fn shown_name(route: &Route) -> String {
+    match &*route.name {
+        "" => "\"\"".to_owned(),
+        name => shortened(name),
+    }
+}
+
+fn described(route: &Route, patterns: &[Pattern]) -> String {
+    let mut text = describe(&route.action);
+    for also in patterns.iter().skip(1).take(8) {
+        let _ = write!(text, ", also {also}");
+    }
+    shortened(&text)
+}
+
+/// What differs between two lines for the same host; `None` when nothing does.
+fn changed(before: Line<'_>, after: Line<'_>) -> Option<String> {
+    let mut what = Vec::new();
+    if !same_action(&before.0.action, &after.0.action) {
+        let (old, new) = (shortened(&describe(&before.0.action)), shortened(&describe(&after.0.action)));
+        what.push(if old == new { format!("→ {new}, changed within") } else { format!("{old} → {new}") });
+    }
+    let (old, new) = (before.1.get(1..).unwrap_or_default(), after.1.get(1..).unwrap_or_default());
+    let also = |sign: char, of: &[Pattern], without: &[Pattern]| -> Vec<String> {
+        let without: hashbrown::HashSet<&Pattern> = without.iter().collect();
+        of.iter().filter(|pattern| !without.contains(pattern)).map(|pattern| format!("{sign}{pattern}")).collect()
+    };
+    let names = [also('+', new, old), also('-', old, new)].concat();
+    if !names.is_empty() {
+        what.push(shortened(&format!("also {}", names.join(" "))));
+    }
+    (!what.is_empty()).then(|| what.join(", "))
+}
+
+fn same_action(old: &Action, new: &Action) -> bool {
+    match (old, new) {
+        (Action::Forward(old), Action::Forward(new)) => std::sync::Arc::ptr_eq(old, new) || same_site(old, new),
+        (Action::Redirect(old), Action::Redirect(new)) => old == new,
+        (Action::Respond(old), Action::Respond(new)) => old == new,
+        _ => false,
+    }
+}
+
+fn same_site(old: &Site, new: &Site) -> bool {
+    old.balance() == new.balance()
+        && old.instances().len() == new.instances().len()
+        && old.instances().iter().zip(new.instances()).all(|(old, new)| {
+            old.backend.address() == new.backend.address() && old.weight == new.weight && old.backup == new.backup
+        })
+}
+
+/// What a route does, in few words: `8011, 10.0.0.8:8011 (weight 2), 8013 (backup)`.
+pub(crate) fn describe(action: &Action) -> String {
+    match action {
+        Action::Forward(site) => describe_site(site),
+        Action::Redirect(redirect) => format!("redirect {} {}", redirect.status, redirect.to),
+        Action::Respond(answer) => describe_answer(answer),
+    }
+}
+
+fn describe_site(site: &Site) -> String {
+    let targets: Vec<String> = site
+        .instances()
+        .iter()
+        .map(|instance| match (instance.weight, instance.backup) {
+            (1, false) => instance.backend.address().to_string(),
+            (1, true) => format!("{} (backup)", instance.backend.address()),
+            (weight, false) => format!("{} (weight {weight})", instance.backend.address()),
+            (weight, true) => format!("{} (weight {weight}, backup)", instance.backend.address()),
+        })
+        .collect();
+    let balance = match site.balance() {
+        Balance::RoundRobin => "",
+        Balance::LeastConnections => " by least-connections",
+    };
+    format!("{}{balance}", targets.join(", "))
+}
+
+fn describe_answer(answer: &Answer) -> String {
+    let mut text = format!("respond {}", answer.status);
+    if !answer.body.is_empty() {
+        let body = String::from_utf8_lossy(&answer.body);
+        let short: String = body.chars().take(32).collect();
+        let more = if short.len() < body.len() { "…" } else { "" };
+        let _ = write!(text, " {short:?}{more}");
+    }
+    if &*answer.content_type != "text/plain; charset=utf-8" {
+        let _ = write!(text, " as {}", answer.content_type);
+    }
+    text
+}
+
+fn shortened(text: &str) -> String {
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn table(text: &str) -> Table {
+        crate::config::routes::parse(Path::new("routes.toml"), text.as_bytes(), &[], None)
+            .unwrap_or_else(|report| panic!("{report}"))
+    }
+
+    fn block(old: &str, new: &str) -> String {
+        Diff::between(&table(old), &table(new)).block("routes.toml")
+    }
+
+    #[test]
+    fn a_short_change_is_one_line() {
+        let old = "\"shop.example.com\" = 8011\n\"old.example.com\" = 8001\n\"same.test\" = 1\n";
+        let new =
+            "\"blog.example.com\" = 8003\n\"shop.example.com\" = [8011, 8012]\n\"SAME.test.\" = \"localhost:1\"\n";
+        assert_eq!(
+            block(old, new),
+            "routes.toml changed: + blog.example.com → 8003   ~ shop.example.com 8011 → 8011, 8012   - old.example.com"
+        );
+        assert!(Diff::between(&table(old), &table(old)).is_empty());
+    }
+
+    #[test]
+    fn everything_that_a_line_can_say_is_compared() {
+        for (old, new, want) in [
+            ("8001", "{ to = [{ to = 8001, weight = 2 }, 8002] }", "~ a 8001 → 8001 (weight 2), 8002"),
+            ("[1, 2]", "{ to = [1, { to = 2, backup = true }] }", "~ a 1, 2 → 1, 2 (backup)"),
+            ("[1, 2]", "{ to = [1, 2], balance = \"least-connections\" }", "~ a 1, 2 → 1, 2 by least-connections"),
+            ("1", "{ redirect = \"https://b.test\" }", "~ a 1 → redirect 308 https://b.test"),
+            (
+                "{ respond = { status = 410, body = \"gone\" } }",
+                "{ respond = { status = 410 } }",
+                "~ a respond 410 \"gone\" → respond 410",
+            ),
+            ("{ to = 1, also = [\"b\", \"c\"] }", "{ to = 1, also = [\"c\", \"d\"] }", "~ a also +d -b"),
+            ("1", "{ to = 2, also = [\"b\"] }", "~ a 1 → 2, also +b"),
+            ("1", "\"unix:/run/app.sock\"", "~ a 1 → unix:/run/app.sock"),
+        ] {
+            let got = Diff::between(&table(&format!("a = {old}")), &table(&format!("a = {new}")));
+            assert_eq!(got.to_string(), want);
+        }
+        let (old, new) = (format!("{}1", "x".repeat(99)), format!("{}2", "x".repeat(99)));
+        let body = |body: &str| table(&format!("a = {{ respond = {{ status = 200, body = \"{body}\" }} }}"));
+        assert!(Diff::between(&body(&old), &body(&new)).to_string().ends_with("changed within"));
+    }
+
+    #[test]
+    fn a_wide_change_takes_a_line_each_and_a_huge_one_is_cut() {
+        let lines = |count: usize| (0..count).map(|i| format!("\"host-{i}.example.com\" = 8001\n")).collect::<String>();
+        let got = block("\"x.test\" = 1", &lines(4));
+        let want = "routes.toml changed:
+  + host-0.example.com → 8001
+  + host-1.example.com → 8001
+  + host-2.example.com → 8001
+  + host-3.example.com → 8001
+  - x.test";
+        assert_eq!(got, want);
+        let got = block("\"x.test\" = 1", &lines(1000));
+        assert_eq!(got.lines().count(), 52);
+        assert!(got.ends_with("\n  … and 951 more"), "{got}");
+    }
+}

@@ -1,0 +1,61 @@
+//! What of the running table goes on living in the next: backends by their address, sites that are the same.
+//!
+//! So a save touches no count, no idle connection and no turn of what it doesn't change.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::table::backend::{Address, Backend};
+use crate::table::pattern::Pattern;
+use crate::table::site::{Balance, Instance, Site};
+use crate::table::{Action, Table};
+
+/// The backends and sites that are known while a table is built.
+pub(super) struct Known<'p> {
+    backends: HashMap<Address, Arc<Backend>>,
+    /// By the first pattern of their route.
+    sites: HashMap<&'p Pattern, &'p Arc<Site>>,
+}
+
+impl<'p> Known<'p> {
+    /// What a running table knows.
+    pub(super) fn from(previous: Option<&'p Table>) -> Self {
+        let mut known = Self { backends: HashMap::new(), sites: HashMap::new() };
+        for (route, patterns) in previous.into_iter().flat_map(Table::lines) {
+            let (Action::Forward(site), Some(first)) = (&route.action, patterns.first()) else {
+                continue;
+            };
+            known.sites.insert(first, site);
+            for instance in site.instances() {
+                known.backends.entry_ref(instance.backend.address()).or_insert_with(|| Arc::clone(&instance.backend));
+            }
+        }
+        known
+    }
+
+    /// The one backend with this address.
+    pub(super) fn backend(&mut self, address: Address) -> Arc<Backend> {
+        if let Some(backend) = self.backends.get(&address) {
+            return Arc::clone(backend);
+        }
+        let backend = Backend::new(address.clone());
+        self.backends.insert(address, Arc::clone(&backend));
+        backend
+    }
+
+    /// The site of a route: the running one where nothing of it has changed.
+    pub(super) fn site(&self, pattern: &Pattern, instances: Vec<Instance>, balance: Balance) -> Arc<Site> {
+        match self.sites.get(pattern) {
+            Some(site) if site.balance() == balance && same(site.instances(), &instances) => Arc::clone(site),
+            _ => Arc::new(Site::new(instances, balance)),
+        }
+    }
+}
+
+fn same(old: &[Instance], new: &[Instance]) -> bool {
+    old.len() == new.len()
+        && old.iter().zip(new).all(|(old, new)| {
+            Arc::ptr_eq(&old.backend, &new.backend) && old.weight == new.weight && old.backup == new.backup
+        })
+}

@@ -1,0 +1,409 @@
+//! `routes.toml` (or a bouncy `routes.json`) into a [`Table`], or into everything that is wrong with it.
+//!
+//! Pure but for [`load`]: text in, table out. Nothing is resolved, connected to or published here.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::table::backend::Address;
+use crate::table::pattern::Pattern;
+use crate::table::site::{Balance, HEAVIEST, Instance, MOST_INSTANCES, Site};
+use crate::table::{Action, Route, Table};
+
+use super::keys::{Keys, noted};
+use super::node::{Entry, Node, Value};
+use super::report::{Problem, Report};
+use super::reuse::Known;
+use super::text::Text;
+use super::{answer, from_json, from_toml, names, target};
+
+const ROUTE: Keys = Keys {
+    of: "a route",
+    known: &["to", "also", "balance", "redirect", "respond"],
+    later: &["health", "retries", "wait", "tls", "max_connections", "headers", "auth"],
+};
+
+const TARGET: Keys =
+    Keys { of: "a target", known: &["to", "weight", "backup"], later: &["health", "tls", "max_connections"] };
+
+const BALANCES: &[&str] = &["round-robin", "least-connections"];
+
+const LATER_BALANCES: &[&str] = &["random", "hash", "ip-hash", "sticky", "least-time", "first", "two-choices"];
+
+/// The most further hosts of one route.
+const MOST_ALSO: usize = 10_000;
+
+/// After so many problems nobody reads on.
+const MOST_PROBLEMS: usize = 10_000;
+
+/// How to say "nothing" on purpose.
+const NOTHING: &str = "to serve nothing on purpose, say so: \"*\" = { respond = { status = 404 } }";
+
+/// Reads and resolves the routes file; gives its bytes too, for the watch to know what is applied.
+///
+/// # Errors
+/// A file that can't be read, and all that [`parse`] finds.
+pub fn load(path: &Path, listeners: &[SocketAddr]) -> Result<(Vec<u8>, Table), Report> {
+    let bytes = super::text::read(path)?;
+    let table = parse(path, &bytes, listeners, None)?;
+    Ok((bytes, table))
+}
+
+/// Resolves the content of a routes file. `path` names it in errors, and says by `.json` what it is.
+///
+/// `listeners` are our own addresses, which no route may lead to. From `previous`, the running table, every
+/// backend with an unchanged address is taken over, and every site with unchanged targets.
+///
+/// # Errors
+/// Everything that is wrong with it, each with its place.
+pub fn parse(path: &Path, bytes: &[u8], listeners: &[SocketAddr], previous: Option<&Table>) -> Result<Table, Report> {
+    let text = Text::new(path, bytes)?;
+    let (entries, mut problems) =
+        if text.is_json() { from_json::entries(text.content) } else { from_toml::entries(text.content) };
+    if entries.is_empty() && problems.is_empty() {
+        problems.push(Problem::of_file("the file has no route").help(NOTHING));
+    }
+    let mut resolver = Resolver {
+        text: text.content,
+        entries: &entries,
+        listeners,
+        known: Known::from(previous),
+        table: Table::with_capacity(entries.len()),
+        problems,
+        looked_up: 0,
+    };
+    resolver.run();
+    let Resolver { table, problems, .. } = resolver;
+    if problems.is_empty() { Ok(table) } else { Err(Report::new(path, text.content, problems)) }
+}
+
+struct Resolver<'a> {
+    text: &'a str,
+    entries: &'a [Entry<'a>],
+    listeners: &'a [SocketAddr],
+    known: Known<'a>,
+    table: Table,
+    problems: Vec<Problem>,
+    /// How often the place of a taken pattern was searched for.
+    looked_up: usize,
+}
+
+/// What a route's table says.
+#[derive(Default)]
+struct Said<'a> {
+    to: Option<&'a Entry<'a>>,
+    also: Option<&'a Entry<'a>>,
+    balance: Option<&'a Entry<'a>>,
+    redirect: Option<&'a Entry<'a>>,
+    respond: Option<&'a Entry<'a>>,
+}
+
+impl<'a> Resolver<'a> {
+    fn run(&mut self) {
+        let (mut line, mut at) = (1_u32, 0);
+        for entry in self.entries {
+            if self.problems.len() > MOST_PROBLEMS {
+                return;
+            }
+            let begin = entry.key_span.start.clamp(at, self.text.len());
+            let breaks = memchr::memchr_iter(b'\n', &self.text.as_bytes()[at..begin]).count();
+            line = line.saturating_add(u32::try_from(breaks).unwrap_or(u32::MAX));
+            at = begin;
+            if self.is_dotted(&entry.key_span) {
+                self.unquoted(entry, entry.key.as_ref(), &entry.key_span);
+            } else {
+                self.entry(entry, line);
+            }
+        }
+    }
+
+    fn entry(&mut self, entry: &'a Entry<'a>, line: u32) {
+        let mut patterns = Vec::with_capacity(1);
+        let own = self.pattern(&entry.key, &entry.key_span);
+        let action = match &entry.node.value {
+            Value::Table(inner) => {
+                let said = self.said(inner);
+                patterns.extend(own.clone());
+                self.also(&said, &mut patterns);
+                self.table_action(&said, entry, own.as_ref())
+            }
+            _ => {
+                patterns.extend(own.clone());
+                let instances = self.instances(&entry.node);
+                self.site(own.as_ref(), instances, Balance::default())
+            }
+        };
+        // A key that is wrong has been said; the rest of the line was read for what else is.
+        let (Some(_), Some(action)) = (own, action.or_else(|| self.stand_in())) else {
+            return;
+        };
+        let route = Arc::new(Route { name: entry.key.as_ref().into(), line, action });
+        let mut rest = patterns.as_slice();
+        while let Err((index, taken)) = self.table.add(Arc::clone(&route), rest) {
+            let skipped = patterns.len() - rest.len();
+            self.taken(entry, &patterns[skipped + index], skipped + index, &taken.by);
+            rest = &patterns[skipped + index + 1..];
+        }
+    }
+
+    /// Stands for an action that is wrong, so that its keys still take part in the search for double ones.
+    fn stand_in(&self) -> Option<Action> {
+        (!self.problems.is_empty()).then(|| Action::Forward(Arc::new(Site::new(Vec::new(), Balance::default()))))
+    }
+
+    fn said(&mut self, entries: &'a [Entry<'a>]) -> Said<'a> {
+        let mut said = Said::default();
+        let hint = |entry: &Entry<'_>| self.hint(entry);
+        let mut problems = Vec::new();
+        ROUTE.read(entries, &mut problems, hint, |key, entry, _| match key {
+            "to" => said.to = Some(entry),
+            "also" => said.also = Some(entry),
+            "balance" => said.balance = Some(entry),
+            "redirect" => said.redirect = Some(entry),
+            _ => said.respond = Some(entry),
+        });
+        self.problems.append(&mut problems);
+        said
+    }
+
+    /// What an unknown key in a route's table may be about.
+    fn hint(&self, entry: &Entry<'_>) -> Option<String> {
+        let key = entry.key.as_ref();
+        if matches!(key, "weight" | "backup") {
+            return Some(format!("`{key}` belongs to one target: to = [{{ to = 8001, {key} = … }}]"));
+        }
+        let host = key.contains(['.', '*', '/']) && Pattern::parse(key).is_ok() && !self.is_dotted(&entry.key_span);
+        host.then(|| "lines after a [header] belong to it: move this one above the first [header]".to_owned())
+    }
+
+    fn pattern(&mut self, key: &str, span: &Range<usize>) -> Option<Pattern> {
+        let pattern = Pattern::parse(key).map_err(|bad| {
+            let help = bad.help.map(|help| format!("did you mean \"{help}\"?"));
+            Problem::at(span, format!("not a host: {}", bad.what)).maybe_help(help)
+        });
+        noted(pattern, &mut self.problems)
+    }
+
+    fn also(&mut self, said: &Said<'a>, patterns: &mut Vec<Pattern>) {
+        let Some(also) = said.also else {
+            return;
+        };
+        let items = also.node.items();
+        if items.len() > MOST_ALSO {
+            let what = format!("`also` has at most {MOST_ALSO} hosts, not {}", items.len());
+            self.problems.push(Problem::at(&also.node.span, what));
+            return;
+        }
+        for item in items {
+            let name = item.text("a host").map_err(|problem| problem.help("also = [\"www.example.com\"]"));
+            let Some(name) = noted(name, &mut self.problems) else {
+                continue;
+            };
+            patterns.extend(self.pattern(name, &item.span));
+        }
+    }
+
+    fn table_action(&mut self, said: &Said<'a>, entry: &'a Entry<'a>, own: Option<&Pattern>) -> Option<Action> {
+        let mut given = [said.to, said.redirect, said.respond].into_iter().flatten();
+        let Some(first) = given.next() else {
+            self.problems.push(
+                Problem::at(&entry.key_span, "a route needs one of `to`, `redirect` and `respond`")
+                    .help("to = 8001, for a port on this machine"),
+            );
+            return None;
+        };
+        for second in given {
+            self.problems.push(
+                Problem::at(&second.key_span, format!("`{}` and `{}` in one route", first.key, second.key))
+                    .label("either this")
+                    .and(&first.key_span, "or this")
+                    .help("a route has exactly one of `to`, `redirect` and `respond`"),
+            );
+        }
+        let balance = self.balance(said);
+        if let (Some(balance), None) = (said.balance, said.to) {
+            self.problems.push(Problem::at(&balance.key_span, "`balance` is for routes with `to`"));
+        }
+        if let Some(redirect) = said.redirect {
+            return answer::redirect(&redirect.node, &mut self.problems).map(Action::Redirect);
+        }
+        if let Some(respond) = said.respond {
+            return answer::respond(&respond.node, &mut self.problems).map(Action::Respond);
+        }
+        let instances = self.instances(&first.node);
+        self.site(own, instances, balance)
+    }
+
+    fn balance(&mut self, said: &Said<'a>) -> Balance {
+        let Some(balance) = said.balance else {
+            return Balance::default();
+        };
+        let span = &balance.node.span;
+        let problem = match balance.node.text("a way to choose") {
+            Ok("round-robin") => return Balance::RoundRobin,
+            Ok("least-connections") => return Balance::LeastConnections,
+            Ok(later) if LATER_BALANCES.contains(&later) => {
+                Problem::at(span, format!("not yet: balance \"{later}\"")).help(names::did_you_mean("", BALANCES))
+            }
+            Ok(other) => Problem::at(span, format!("no way to choose is called \"{other}\""))
+                .help(names::did_you_mean(other, BALANCES)),
+            Err(problem) => problem.help(names::did_you_mean("", BALANCES)),
+        };
+        self.problems.push(problem);
+        Balance::default()
+    }
+
+    fn site(&self, own: Option<&Pattern>, instances: Option<Vec<Instance>>, balance: Balance) -> Option<Action> {
+        Some(Action::Forward(self.known.site(own?, instances?, balance)))
+    }
+
+    /// The instances of a target or of an array of them; `None` when one is wrong.
+    fn instances(&mut self, node: &'a Node<'a>) -> Option<Vec<Instance>> {
+        let items = node.items();
+        if items.is_empty() {
+            self.problems.push(Problem::at(&node.span, "an array without a target").help("such as [8001, 8002]"));
+            return None;
+        }
+        if items.len() > MOST_INSTANCES {
+            let what = format!("a route has at most {MOST_INSTANCES} targets, not {}", items.len());
+            self.problems.push(Problem::at(&node.span, what));
+            return None;
+        }
+        let mut instances = Vec::with_capacity(items.len());
+        for item in items {
+            instances.extend(self.instance(item));
+        }
+        (instances.len() == items.len()).then_some(instances)
+    }
+
+    fn instance(&mut self, node: &'a Node<'a>) -> Option<Instance> {
+        let Value::Table(entries) = &node.value else {
+            let backend = self.address(node)?;
+            return Some(Instance { backend: self.known.backend(backend), weight: 1, backup: false });
+        };
+        let (mut to, mut weight, mut backup) = (None, 1, false);
+        TARGET.read(
+            entries,
+            &mut self.problems,
+            |_| None,
+            |key, entry, problems| match key {
+                "to" => to = Some(&entry.node),
+                "weight" => {
+                    let number = noted(entry.node.number("a weight", 1..=i64::from(HEAVIEST)), problems);
+                    weight = number.and_then(|number| u16::try_from(number).ok()).unwrap_or(1);
+                }
+                _ => backup = noted(entry.node.flag("true or false"), problems).unwrap_or(false),
+            },
+        );
+        let Some(to) = to else {
+            let problem = Problem::at(&node.span, "a target needs `to`");
+            self.problems.push(problem.help("{ to = 8001, weight = 2 }"));
+            return None;
+        };
+        let address = self.address(to)?;
+        Some(Instance { backend: self.known.backend(address), weight, backup })
+    }
+
+    fn address(&mut self, node: &Node<'_>) -> Option<Address> {
+        let address = match &node.value {
+            Value::Integer(number) => target::port(*number),
+            Value::String(text) => target::parse(text),
+            other => {
+                let what = format!("expected a target, found {}", other.kind());
+                self.problems.push(Problem::at(&node.span, what).help("a port such as 8001, or \"10.0.0.7:9000\""));
+                return None;
+            }
+        };
+        let address = address.map_err(|bad| Problem::at(&node.span, bad.what).maybe_help(bad.help));
+        let address = noted(address, &mut self.problems)?;
+        if target::is_ours(&address, self.listeners) {
+            self.problems.push(
+                Problem::at(&node.span, format!("{address} is a port that carom itself listens on"))
+                    .label("requests would go round in a circle")
+                    .help("name the port that the application listens on"),
+            );
+            return None;
+        }
+        Some(address)
+    }
+
+    /// Says that a pattern is another route's, and where that one is.
+    fn taken(&mut self, entry: &'a Entry<'a>, pattern: &Pattern, index: usize, by: &Route) {
+        /// Searching costs a pass over the file; more than these are only counted in the report anyway.
+        const MOST_LOOK_UPS: usize = 64;
+        let again = place(entry, pattern, index > 0);
+        let mut problem = Problem::at(&again, format!("two routes for {pattern}")).label("again");
+        self.looked_up += 1;
+        if self.looked_up <= MOST_LOOK_UPS {
+            let first = self
+                .entries
+                .iter()
+                .filter(|other| other.key.as_ref() == &*by.name)
+                .map(|other| place(other, pattern, false))
+                .find(|first| *first != again);
+            if let Some(first) = first {
+                problem = problem.and(&first, "first here");
+            }
+        }
+        self.problems.push(problem.help("put all targets of a host into one route, as [8001, 8002]"));
+    }
+
+    /// Whether the key here goes on with a dot: TOML reads an unquoted `a.b` as a table in a table.
+    fn is_dotted(&self, key: &Range<usize>) -> bool {
+        let behind = self.text.get(key.end..).unwrap_or_default();
+        behind.trim_start_matches([' ', '\t']).starts_with('.')
+    }
+
+    /// Says which hosts were written without quotes, one for each line that has one.
+    fn unquoted(&mut self, entry: &'a Entry<'a>, name: &str, span: &Range<usize>) {
+        let Value::Table(inner) = &entry.node.value else {
+            return;
+        };
+        for next in inner {
+            let longer = format!("{name}.{}", next.key);
+            // Only the first of several lines that begin alike has its beginning here.
+            let begin = self
+                .text
+                .get(..next.key_span.start)
+                .map_or(0, |before| before.rfind(['\n', '[', '{', ',', '}']).map_or(0, |at| at + 1));
+            let begin = begin + self.text[begin..].len() - self.text[begin..].trim_start().len();
+            let whole = begin.min(next.key_span.start)..next.key_span.end;
+            if self.is_dotted(&next.key_span) && matches!(next.node.value, Value::Table(_)) {
+                self.unquoted(next, &longer, &whole);
+            } else {
+                self.problems.push(
+                    Problem::at(&whole, "a host with dots is written in quotes")
+                        .label("TOML reads this as a table in a table")
+                        .help(format!("\"{longer}\"")),
+                );
+            }
+        }
+        if inner.is_empty() {
+            self.problems.push(Problem::at(span, "a host with dots is written in quotes"));
+        }
+    }
+}
+
+/// Where an entry names a pattern: in its key, or in `also`.
+fn place(entry: &Entry<'_>, pattern: &Pattern, in_also: bool) -> Range<usize> {
+    let is_it = |text: &str| Pattern::parse(text).is_ok_and(|other| other == *pattern);
+    if !in_also && is_it(&entry.key) {
+        return entry.key_span.clone();
+    }
+    let Value::Table(inner) = &entry.node.value else {
+        return entry.key_span.clone();
+    };
+    let mut items = inner.iter().filter(|inner| inner.key == "also").flat_map(|also| also.node.items());
+    let found = if in_also {
+        items.rfind(|item| matches!(&item.value, Value::String(text) if is_it(text)))
+    } else {
+        items.find(|item| matches!(&item.value, Value::String(text) if is_it(text)))
+    };
+    found.map_or_else(|| entry.key_span.clone(), |item| item.span.clone())
+}
+
+#[cfg(test)]
+#[path = "routes_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! Answers of our own: refusals, redirects, fixed responses.
+
+use std::io::Write;
+
+use crate::http::refuse::Refusal;
+use crate::table::{Answer, Redirect};
+
+/// How an answer goes out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// The connection ends after it.
+    pub(super) close: bool,
+    /// The client is HTTP/1.0 and has to be told that the connection goes on.
+    pub(super) http10: bool,
+    /// The request was a HEAD: the same head, no body (RFC 9110 section 9.3.2).
+    pub(super) to_head: bool,
+    /// The client would rather see a page.
+    pub(super) html: bool,
+    /// Say the reason in a field.
+    pub(super) error_field: bool,
+}
+
+/// A refusal, as a line of text or a small page.
+pub(super) fn refusal(out: &mut Vec<u8>, refusal: Refusal, manner: Manner) {
+    let row = refusal.row();
+    let body = match manner.html {
+        true => page(row.status, row.phrase, row.text, row.code),
+        false => format!("{} {}: {} ({})\n", row.status, row.phrase, row.text, row.code),
+    };
+    let kind = if manner.html { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
+    begin(out, row.status, row.phrase, manner);
+    if manner.error_field {
+        let _ = write!(out, "Carom-Error: {}\r\n", row.code);
+    }
+    if row.status == 503 {
+        out.extend_from_slice(b"Retry-After: 5\r\n");
+    }
+    // What is wrong now may be right at the next try.
+    out.extend_from_slice(b"Cache-Control: no-store\r\n");
+    finish(out, kind, body.as_bytes(), manner);
+}
+
+/// A redirect of the request's target.
+pub(super) fn redirect(out: &mut Vec<u8>, redirect: &Redirect, target: &[u8], manner: Manner) {
+    begin(out, redirect.status, phrase(redirect.status), manner);
+    out.extend_from_slice(b"Location: ");
+    out.extend_from_slice(&redirect.location(target));
+    out.extend_from_slice(b"\r\n");
+    finish(out, "text/plain; charset=utf-8", b"", manner);
+}
+
+/// A fixed answer.
+pub(super) fn fixed(out: &mut Vec<u8>, answer: &Answer, manner: Manner) {
+    begin(out, answer.status, phrase(answer.status), manner);
+    match answer.status {
+        // RFC 9110 sections 8.6 and 15: these have no body, and no length of one.
+        204 | 304 => out.extend_from_slice(b"\r\n"),
+        _ => finish(out, &answer.content_type, &answer.body, manner),
+    }
+}
+
+fn begin(out: &mut Vec<u8>, status: u16, phrase: &str, manner: Manner) {
+    // Writing into a Vec can't fail.
+    let _ = write!(out, "HTTP/1.1 {status} {phrase}\r\n");
+    if manner.close {
+        out.extend_from_slice(b"Connection: close\r\n");
+    } else if manner.http10 {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
+    }
+    let _ = write!(out, "Date: {}\r\n", httpdate::fmt_http_date(std::time::SystemTime::now()));
+}
+
+fn finish(out: &mut Vec<u8>, content_type: &str, body: &[u8], manner: Manner) {
+    if !body.is_empty() {
+        let _ = write!(out, "Content-Type: {content_type}\r\n");
+    }
+    let _ = write!(out, "Content-Length: {}\r\n\r\n", body.len());
+    if !manner.to_head {
+        out.extend_from_slice(body);
+    }
+}
+
+fn page(status: u16, phrase: &str, text: &str, code: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{status} {phrase}</title>\n\
+         <body style=\"font: 1rem/1.5 system-ui, sans-serif; max-width: 34rem; margin: 15vh auto; padding: 0 1rem\">\n\
+         <h1 style=\"font-size: 1.5rem\">{status} {phrase}</h1>\n<p>{text}.</p>\n\
+         <p><small><code>{code}</code></small></p>\n</body>\n</html>\n"
+    )
+}
+
+/// The reason phrases of RFC 9110 section 15 for what routes may answer; empty, which is allowed, for the rest.
+fn phrase(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        410 => "Gone",
+        418 => "I'm a teapot",
+        429 => "Too Many Requests",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        _ => "",
+    }
+}

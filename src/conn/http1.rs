@@ -1,0 +1,477 @@
+//! The story of an HTTP/1 connection.
+//!
+//! [`serve`] waits for a request, holding nothing, and [`Connection::request`] carries it: read its head, decide, then
+//! answer or forward. Every request is decided on its own, also behind another one on the same connection.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::bounce::{Bounce, Decision};
+use crate::conn::answer::{self, Manner};
+use crate::conn::tunnel;
+use crate::conn::worker::Worker;
+use crate::http::head::{Head, LONGEST_REST_OF_LINE, Parsed};
+use crate::http::refuse::{Cut, Fault, Refusal};
+use crate::http::rewrite::Origin;
+use crate::net::buffer::Buffer;
+use crate::net::deadline::{Elapsed, Ticket};
+use crate::net::stream::Stream;
+use crate::record::Record;
+use crate::settings::{Limits, Settings};
+use crate::table::backend::{Backend, Claim};
+use crate::table::site::{Site, Tried};
+use crate::table::{Action, Route};
+use crate::upstream::connect;
+use crate::upstream::exchange::{Counts, Ended, Exchange};
+
+/// How long a connection is listened to after we have said that it ends: closing it while the client still sends would
+/// reset it, and the client might never read why.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// How long a stop waits for the first request of a connection that has just been made.
+const LAST_CALL: Duration = Duration::from_millis(500);
+
+/// A client's connection.
+struct Connection<'a> {
+    stream: Stream,
+    /// The client has closed its side.
+    ended: bool,
+    peer: SocketAddr,
+    worker: &'a Worker,
+    ticket: &'a Ticket,
+    settings: &'a Settings,
+}
+
+/// What follows a request.
+enum Next {
+    /// Another one may come.
+    Keep,
+    /// The connection ends, and nothing more is expected from the client.
+    Close,
+    /// The connection ends, though the client may still be sending.
+    Linger,
+    /// It is a tunnel now.
+    Tunnel(Box<Switched>),
+}
+
+/// A request that has become a tunnel.
+struct Switched {
+    backend: Stream,
+    claim: Claim,
+    early: (Buffer, Buffer),
+    notes: Notes,
+    counts: Counts,
+}
+
+/// What became of a request that was followed where it goes.
+enum Followed {
+    By(Next),
+    Switched(Stream, Claim),
+}
+
+/// What is written down about a request while it runs.
+struct Notes {
+    time: SystemTime,
+    started: Instant,
+    method: Vec<u8>,
+    target: Vec<u8>,
+    host: String,
+    route: Option<Arc<Route>>,
+    backend: Option<Arc<Backend>>,
+    tries: u32,
+    reason: Option<(&'static str, Fault)>,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(stream: Stream, peer: SocketAddr, worker: &Worker, ticket: &Ticket) {
+    ticket.attend().await;
+    let settings = &*worker.shared.settings;
+    let mut connection = Connection { stream, ended: false, peer, worker, ticket, settings };
+    let mut first = true;
+    while connection.awaits_request(first).await {
+        first = false;
+        let mut exchange = worker.exchange();
+        let next = connection.requests(&mut exchange).await;
+        if let Next::Linger = next {
+            connection.linger(&mut exchange).await;
+        }
+        worker.recycle(exchange);
+        match next {
+            Next::Keep => {}
+            Next::Close | Next::Linger => return,
+            // Boxed, so that connections that never become tunnels hold no room for one.
+            Next::Tunnel(switched) => return Box::pin(connection.tunnel(*switched)).await,
+        }
+    }
+}
+
+impl Connection<'_> {
+    /// Waits for the first byte of a request. Holds no buffer meanwhile.
+    async fn awaits_request(&mut self, first: bool) -> bool {
+        let timeouts = &self.settings.timeouts;
+        let mut draining = false;
+        self.ticket.arm(if first { timeouts.head } else { timeouts.idle });
+        let comes = poll_fn(|cx| {
+            if let Poll::Ready(readable) = self.stream.poll_readable(cx) {
+                return Poll::Ready(readable.is_ok());
+            }
+            if self.ticket.is_draining() && !draining {
+                if !first {
+                    return Poll::Ready(false);
+                }
+                draining = true;
+                self.ticket.arm(LAST_CALL);
+            }
+            if self.ticket.is_due() { Poll::Ready(false) } else { Poll::Pending }
+        })
+        .await;
+        self.ticket.disarm();
+        comes
+    }
+
+    /// Carries a request, and those that have come with it.
+    async fn requests(&mut self, exchange: &mut Exchange) -> Next {
+        loop {
+            match self.request(exchange).await {
+                Next::Keep if !exchange.from_client.is_empty() && !self.ended => {}
+                Next::Keep if self.ended => return Next::Close,
+                next => return next,
+            }
+        }
+    }
+
+    /// Carries one request from its first byte to its last.
+    async fn request(&mut self, exchange: &mut Exchange) -> Next {
+        let mut notes = Notes::new();
+        exchange.begin();
+        match self.read_head(exchange).await {
+            None => return Next::Close,
+            Some(Ok(())) => exchange.expect_body(&self.settings.limits),
+            Some(Err(refusal)) => {
+                let next = self.refuse(exchange, refusal, &mut notes).await;
+                self.tell(&exchange.counts, &notes);
+                return next;
+            }
+        }
+        if self.worker.is_observed() {
+            notes.head(exchange);
+        }
+        let followed = match self.decide(exchange).await {
+            Bounce::Refuse(refusal) => Err(refusal),
+            Bounce::Route(route) => {
+                let followed = self.follow(exchange, &route, &mut notes).await;
+                notes.route = Some(route);
+                followed
+            }
+        };
+        let next = match followed {
+            Ok(Followed::By(next)) => next,
+            Ok(Followed::Switched(backend, claim)) => {
+                let early = exchange.swap_buffers(|| self.worker.buffers.get());
+                let counts = exchange.counts;
+                return Next::Tunnel(Box::new(Switched { backend, claim, early, notes, counts }));
+            }
+            Err(refusal) => self.refuse(exchange, refusal, &mut notes).await,
+        };
+        self.tell(&exchange.counts, &notes);
+        next
+    }
+
+    /// Reads a head, whole, before its deadline. `None` when the client has gone without a request.
+    async fn read_head(&mut self, exchange: &mut Exchange) -> Option<Result<(), Refusal>> {
+        let (stream, limits) = (&mut self.stream, &self.settings.limits);
+        let reading = async {
+            let mut seen = 0;
+            loop {
+                skip_empty_lines(&mut exchange.from_client);
+                let bytes = exchange.from_client.data();
+                if is_worth_parsing(bytes, seen, limits) {
+                    match exchange.head.parse(bytes, limits) {
+                        Ok(Parsed::Whole) => return Some(Ok(())),
+                        Ok(Parsed::Partial) => {}
+                        Err(refusal) => return Some(Err(refusal)),
+                    }
+                }
+                seen = bytes.len();
+                if !exchange.from_client.make_room(limits.head) {
+                    return Some(Err(Refusal::HeadTooLarge));
+                }
+                match poll_fn(|cx| stream.poll_read(cx, &mut exchange.from_client)).await {
+                    Ok(0) | Err(_) => return None,
+                    Ok(_) => {}
+                }
+            }
+        };
+        match self.ticket.within(self.settings.timeouts.head, reading).await {
+            Ok(read) => read,
+            Err(Elapsed) if exchange.from_client.is_empty() => None,
+            Err(Elapsed) => Some(Err(Refusal::HeadTimeout)),
+        }
+    }
+
+    async fn decide(&self, exchange: &Exchange) -> Bounce {
+        let head = Head::new(exchange.from_client.data(), &exchange.head);
+        match self.worker.shared.decide.decide(&head) {
+            Decision::Now(bounce) => bounce,
+            Decision::Later(bounce) => bounce.await,
+        }
+    }
+
+    /// Does what the route says.
+    async fn follow(&mut self, exchange: &mut Exchange, route: &Route, notes: &mut Notes) -> Result<Followed, Refusal> {
+        let next = match &route.action {
+            Action::Forward(site) => return self.forward(exchange, site, notes).await,
+            Action::Redirect(redirect) => {
+                let target = exchange.head.target(exchange.from_client.data()).to_vec();
+                let write = |out: &mut _, manner| answer::redirect(out, redirect, &target, manner);
+                self.answer(exchange, redirect.status, write).await
+            }
+            Action::Respond(fixed) => {
+                self.answer(exchange, fixed.status, |out, manner| answer::fixed(out, fixed, manner)).await
+            }
+        };
+        Ok(Followed::By(next))
+    }
+
+    /// Forwards a request to an instance of the site, to the next one where connecting fails.
+    async fn forward(&mut self, exchange: &mut Exchange, site: &Site, notes: &mut Notes) -> Result<Followed, Refusal> {
+        let forwarding = &self.settings.forwarding;
+        let origin = Origin {
+            peer: self.peer.ip(),
+            trusted: forwarding.trusts(self.peer.ip()),
+            scheme: "http",
+            fields: forwarding.send,
+        };
+        let once = !exchange.head.is_idempotent;
+        exchange.prepare(&origin, &self.settings.limits)?;
+        let mut tried = Tried::default();
+        let mut last = Refusal::NoBackend;
+        while let Some(instance) = site.pick(&mut tried) {
+            let claim = instance.backend.claim();
+            notes.backend = Some(Arc::clone(&instance.backend));
+            let mut kept = self.worker.idle.take(&instance.backend, once);
+            loop {
+                notes.tries += 1;
+                let reused = kept.is_some();
+                let mut backend = match kept.take() {
+                    Some(backend) => backend,
+                    None => match self.connect(&instance.backend).await {
+                        Ok(backend) => backend,
+                        Err(refusal) => {
+                            last = refusal;
+                            break;
+                        }
+                    },
+                };
+                let (stream, ended) = (&mut self.stream, &mut self.ended);
+                match exchange.run(stream, ended, &mut backend, self.ticket, self.settings).await {
+                    // It had ended before, or at that moment: nobody's fault, and a fresh one will tell.
+                    Ended::Stale if reused && exchange.may_repeat() => exchange.rewind(),
+                    Ended::Stale => return Err(Refusal::BackendClosed),
+                    Ended::Refused(refusal) => return Err(refusal),
+                    Ended::Cut { why, reset } => {
+                        notes.cut(why);
+                        if reset {
+                            self.stream.reset_on_close();
+                        }
+                        return Ok(Followed::By(Next::Close));
+                    }
+                    Ended::Switched => return Ok(Followed::Switched(backend, claim)),
+                    Ended::Whole { keep_client, keep_backend } => {
+                        if keep_backend {
+                            self.worker.idle.put(&instance.backend, backend);
+                        }
+                        return Ok(Followed::By(match keep_client {
+                            true if self.skip_body(exchange).await => Next::Keep,
+                            false if !exchange.head.keep_alive && exchange.body.is_done() => Next::Close,
+                            // The client did not expect the end, or still sends.
+                            _ => Next::Linger,
+                        }));
+                    }
+                }
+            }
+        }
+        Err(last)
+    }
+
+    async fn connect(&self, backend: &Backend) -> Result<Stream, Refusal> {
+        // Boxed, since it is rare and large, and every idle connection would hold room for it.
+        let connecting = Box::pin(connect::connect(backend));
+        match self.ticket.within(self.settings.timeouts.connect, connecting).await {
+            Ok(connected) => connected,
+            Err(Elapsed) => Err(Refusal::ConnectTimeout),
+        }
+    }
+
+    /// Gets what is left of the request body out of the way of the next request.
+    async fn skip_body(&mut self, exchange: &mut Exchange) -> bool {
+        if exchange.body.is_done() {
+            return true;
+        }
+        let skipping = exchange.skip_body(&mut self.stream, &self.settings.limits);
+        self.ticket.within(self.settings.timeouts.body, skipping).await == Ok(true)
+    }
+
+    /// Answers with a failure.
+    async fn refuse(&mut self, exchange: &mut Exchange, refusal: Refusal, notes: &mut Notes) -> Next {
+        let row = refusal.row();
+        notes.reason = Some((row.code, row.fault));
+        if row.status == 400 || row.status == 408 || exchange.head.length == 0 {
+            // Where this request ends is not known, so neither is where the next one begins.
+            exchange.head.keep_alive = false;
+        }
+        self.answer(exchange, row.status, |out, manner| answer::refusal(out, refusal, manner)).await
+    }
+
+    /// Sends an answer of our own, and reads what is left of the request.
+    async fn answer(&mut self, exchange: &mut Exchange, status: u16, write: impl FnOnce(&mut Vec<u8>, Manner)) -> Next {
+        let keep = exchange.head.keep_alive
+            && !self.ended
+            && !self.ticket.is_draining()
+            && exchange.rest_can_be_skipped(&self.settings.limits);
+        let head = &exchange.head;
+        // What is left of the last head says nothing of one that could not be read.
+        let known = head.length > 0;
+        let manner = Manner {
+            close: !keep,
+            http10: known && head.minor == 0,
+            to_head: known && head.is_head,
+            html: known && head.wants_html,
+            error_field: self.settings.error_field,
+        };
+        let mut out = Vec::with_capacity(512);
+        write(&mut out, manner);
+        exchange.counts.status = status;
+        if !self.send(&out).await {
+            return Next::Close;
+        }
+        exchange.counts.sent += out.len() as u64;
+        match keep {
+            true if self.skip_body(exchange).await => Next::Keep,
+            _ => Next::Linger,
+        }
+    }
+
+    /// Sends bytes of our own. `false` when the client does not take them.
+    async fn send(&mut self, bytes: &[u8]) -> bool {
+        let stream = &mut self.stream;
+        let mut sent = 0;
+        let sending = async {
+            while sent < bytes.len() {
+                match poll_fn(|cx| stream.poll_write(cx, &bytes[sent..])).await {
+                    Ok(0) | Err(_) => return false,
+                    Ok(count) => sent += count,
+                }
+            }
+            true
+        };
+        self.ticket.within(self.settings.timeouts.send, sending).await == Ok(true)
+    }
+
+    /// Says that nothing more will come, and reads for a moment what the client still sends.
+    async fn linger(&mut self, exchange: &mut Exchange) {
+        let (stream, ended) = (&mut self.stream, self.ended);
+        let lingering = async {
+            let _ = poll_fn(|cx| stream.poll_shutdown(cx)).await;
+            while !ended {
+                exchange.from_client.clear();
+                if !matches!(poll_fn(|cx| stream.poll_read(cx, &mut exchange.from_client)).await, Ok(1..)) {
+                    break;
+                }
+            }
+        };
+        let _ = self.ticket.within(LINGER, lingering).await;
+    }
+
+    /// Carries bytes both ways until both sides have ended.
+    async fn tunnel(&mut self, switched: Switched) {
+        let Switched { mut backend, claim, early, mut notes, mut counts } = switched;
+        let (client, buffers) = (&mut self.stream, &self.worker.buffers);
+        let over = tunnel::run(client, &mut backend, early, buffers, self.ticket, &self.settings.timeouts).await;
+        counts.received += over.to_backend;
+        counts.sent += over.to_client;
+        if let Some(why) = over.why {
+            notes.cut(why);
+        }
+        drop(claim);
+        self.tell(&counts, &notes);
+    }
+
+    /// Tells those who log and count.
+    fn tell(&self, counts: &Counts, notes: &Notes) {
+        if !self.worker.is_observed() {
+            return;
+        }
+        self.worker.tell(&Record {
+            time: notes.time,
+            client: self.peer,
+            method: &notes.method,
+            host: &notes.host,
+            target: &notes.target,
+            status: counts.status,
+            received: counts.received,
+            sent: counts.sent,
+            route: notes.route.as_deref().map(|route| &*route.name),
+            backend: notes.backend.as_deref().map(Backend::address),
+            tries: notes.tries,
+            first_byte: counts.first_byte.map(|at| at - notes.started),
+            total: notes.started.elapsed(),
+            reason: notes.reason,
+        });
+    }
+}
+
+impl Notes {
+    fn new() -> Self {
+        Self {
+            time: SystemTime::now(),
+            started: Instant::now(),
+            method: Vec::new(),
+            target: Vec::new(),
+            host: String::new(),
+            route: None,
+            backend: None,
+            tries: 0,
+            reason: None,
+        }
+    }
+
+    /// Keeps of the head what will be told: its bytes make room for others soon.
+    fn head(&mut self, exchange: &Exchange) {
+        let head = Head::new(exchange.from_client.data(), &exchange.head);
+        self.method.extend_from_slice(head.method());
+        self.target.extend_from_slice(head.target());
+        self.host.push_str(head.host().map_or("", |host| host.name()));
+    }
+
+    fn cut(&mut self, why: Cut) {
+        let fault = match why {
+            Cut::Backend => Fault::Backend,
+            Cut::ClientGone | Cut::ClientGarbled | Cut::IdleTimeout => Fault::Client,
+            Cut::Draining => Fault::Operator,
+        };
+        self.reason = Some((why.code(), fault));
+    }
+}
+
+/// Empty lines in front of a request are nothing (RFC 9112 section 2.2).
+fn skip_empty_lines(buffer: &mut Buffer) {
+    while buffer.data().starts_with(b"\r\n") {
+        buffer.eat(2);
+    }
+}
+
+/// Whether a head of which `seen` bytes have been parsed before can say anything new. Only the end of a line can, or a
+/// first line that has grown too long: so a head that comes byte by byte is not parsed anew for each.
+fn is_worth_parsing(bytes: &[u8], seen: usize, limits: &Limits) -> bool {
+    let fresh = &bytes[seen.min(bytes.len())..];
+    let grown = |limit: usize| seen <= limit && bytes.len() > limit;
+    !fresh.is_empty()
+        && (seen == 0
+            || memchr::memchr(b'\n', fresh).is_some()
+            || grown(limits.target + LONGEST_REST_OF_LINE)
+            || bytes.len() >= limits.head)
+}

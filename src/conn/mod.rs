@@ -1,0 +1,8 @@
+//! A client connection's life: accepted by a worker, served request by request, ended or turned into a tunnel.
+//!
+//! [`http1`] tells the story of one connection; its steps are siblings, and none calls the next.
+
+mod answer;
+mod http1;
+mod tunnel;
+pub(crate) mod worker;

@@ -1,0 +1,140 @@
+//! After a 101: bytes both ways until both sides have ended. Parses nothing.
+//!
+//! A buffer is held only while it has something in it: an idle tunnel costs two descriptors and a task.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use crate::conn::worker::Buffers;
+use crate::http::refuse::Cut;
+use crate::net::buffer::Buffer;
+use crate::net::deadline::Ticket;
+use crate::net::stream::Stream;
+use crate::settings::Timeouts;
+
+/// How a tunnel ended, and what it carried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Over {
+    pub(super) to_backend: u64,
+    pub(super) to_client: u64,
+    /// Why, where it was not both sides that ended it.
+    pub(super) why: Option<Cut>,
+}
+
+/// One direction.
+#[derive(Debug)]
+struct Lane {
+    buffer: Option<Buffer>,
+    state: State,
+    carried: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Its reader has seen the end, which is still to be passed on.
+    Ending,
+    Ended,
+}
+
+/// Carries bytes both ways. What was read early is in the buffers.
+pub(super) async fn run(
+    client: &mut Stream,
+    backend: &mut Stream,
+    early: (Buffer, Buffer),
+    buffers: &Buffers,
+    ticket: &Ticket,
+    timeouts: &Timeouts,
+) -> Over {
+    let mut up = Lane::new(early.0);
+    let mut down = Lane::new(early.1);
+    let mut before = None;
+    let why = poll_fn(|cx| {
+        let sent_up = up.poll(cx, client, backend, buffers);
+        if let Poll::Ready(Err(_)) = sent_up {
+            return Poll::Ready(Some(Cut::ClientGone));
+        }
+        let sent_down = down.poll(cx, backend, client, buffers);
+        if let Poll::Ready(Err(_)) = sent_down {
+            return Poll::Ready(Some(Cut::Backend));
+        }
+        if sent_up.is_ready() && sent_down.is_ready() {
+            return Poll::Ready(None);
+        }
+        let now = (up.carried, down.carried, sent_up.is_ready() || sent_down.is_ready());
+        if before != Some(now) {
+            before = Some(now);
+            // Once one side has said all it has to say, the other is not waited for without end.
+            match if now.2 { Some(timeouts.half_closed) } else { timeouts.tunnel } {
+                Some(patience) => ticket.arm(patience),
+                None => ticket.disarm(),
+            }
+        } else if ticket.is_due() {
+            return Poll::Ready(Some(Cut::IdleTimeout));
+        }
+        Poll::Pending
+    })
+    .await;
+    ticket.disarm();
+    Over { to_backend: up.carried, to_client: down.carried, why }
+}
+
+impl Lane {
+    fn new(early: Buffer) -> Self {
+        Self { buffer: Some(early), state: State::Open, carried: 0 }
+    }
+
+    /// Ready when this direction has ended and its end has been passed on.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut Stream,
+        to: &mut Stream,
+        buffers: &Buffers,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if let Some(buffer) = &mut self.buffer {
+                while !buffer.is_empty() {
+                    let sent = ready!(to.poll_write(cx, buffer.data()))?;
+                    buffer.eat(sent);
+                    self.carried += sent as u64;
+                }
+            }
+            match self.state {
+                State::Ended => return Poll::Ready(Ok(())),
+                State::Ending => {
+                    if let Some(buffer) = self.buffer.take() {
+                        buffers.give(buffer);
+                    }
+                    // A side that is gone needs not be told.
+                    let _ = ready!(to.poll_shutdown(cx));
+                    self.state = State::Ended;
+                }
+                State::Open => {
+                    let mut buffer = match self.buffer.take() {
+                        Some(buffer) => buffer,
+                        None => {
+                            ready!(from.poll_readable(cx))?;
+                            buffers.get()
+                        }
+                    };
+                    match from.poll_read(cx, &mut buffer) {
+                        Poll::Ready(Ok(0)) => self.state = State::Ending,
+                        Poll::Ready(Ok(_)) => {
+                            if buffer.is_full() && buffer.is_small() {
+                                buffer.enlarge();
+                            }
+                            self.buffer = Some(buffer);
+                        }
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Pending => {
+                            buffers.give(buffer);
+                            return Poll::Pending;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A worker: one thread, one runtime, its own listening sockets, its own idle connections to backends. Workers share
+//! nothing on the data path but the decision, and what backends count.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::sleep;
+
+use crate::bounce::Decide;
+use crate::conn::http1;
+use crate::net::buffer::Buffer;
+use crate::net::deadline::{Sweep, TICK};
+use crate::net::listen::BACKLOG;
+use crate::net::stream::Stream;
+use crate::record::{Log, Observe, Record};
+use crate::settings::Settings;
+use crate::upstream::exchange::Exchange;
+use crate::upstream::idle::Idle;
+
+/// How long a worker that can't accept waits before it tries again.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// Recycled values kept by one worker: enough for a busy moment, little enough to forget.
+const MOST_KEPT: usize = 256;
+
+/// What all workers have in common.
+pub(crate) struct Shared {
+    pub(crate) decide: Arc<dyn Decide>,
+    pub(crate) observe: Option<Arc<dyn Observe>>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) doors: Doors,
+}
+
+/// How many clients are in, and how many may be.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    open: AtomicUsize,
+    most: usize,
+    epoch: Instant,
+    /// When it was last said that there is no room, in seconds since the epoch and one.
+    said: AtomicU64,
+}
+
+/// Where a stop has got to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Running,
+    /// Nothing new is taken; what runs is finished.
+    Draining,
+    /// Everything ends.
+    Over,
+}
+
+/// One worker.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) idle: Idle,
+    pub(crate) buffers: Buffers,
+    sweep: Rc<Sweep>,
+    exchanges: RefCell<Vec<Box<Exchange>>>,
+    log: Option<RefCell<Box<dyn Log>>>,
+}
+
+/// Buffers that nobody uses now.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers(RefCell<Vec<Buffer>>);
+
+/// A client that is in; goes out when dropped.
+pub(crate) struct Guest(Arc<Shared>);
+
+impl Worker {
+    pub(crate) fn new(shared: Arc<Shared>) -> Rc<Self> {
+        let idle = Idle::new(shared.settings.limits.backend_idle, shared.settings.timeouts.backend_idle);
+        Rc::new(Self {
+            idle,
+            buffers: Buffers::default(),
+            sweep: Sweep::new(),
+            exchanges: RefCell::default(),
+            log: shared.observe.as_ref().map(|observe| RefCell::new(observe.for_worker())),
+            shared,
+        })
+    }
+
+    /// Accepts and serves until the stop is over. Gives the number of connections that it cut off.
+    pub(crate) async fn run(
+        self: Rc<Self>,
+        listeners: Vec<std::net::TcpListener>,
+        mut stage: watch::Receiver<Stage>,
+    ) -> io::Result<usize> {
+        let mut accepting: Vec<JoinHandle<()>> = Vec::new();
+        for listener in listeners {
+            let listener = TcpListener::from_std(listener)?;
+            accepting.push(spawn_local(Rc::clone(&self).accept_all(listener, stage.clone())));
+        }
+        let sweeping = spawn_local(Rc::clone(&self).sweep_for_ever());
+        // A sender that is gone is a stop too.
+        let _ = stage.wait_for(|stage| *stage != Stage::Running).await;
+        for task in accepting {
+            let _ = task.await;
+        }
+        self.sweep.drain();
+        self.idle.clear();
+        tokio::select! {
+            () = self.sweep.none() => {}
+            _ = stage.wait_for(|stage| *stage == Stage::Over) => {}
+        }
+        sweeping.abort();
+        if let Some(log) = &self.log {
+            log.borrow_mut().flush();
+        }
+        Ok(self.sweep.len())
+    }
+
+    async fn accept_all(self: Rc<Self>, listener: TcpListener, mut stage: watch::Receiver<Stage>) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.accept(&listener) => accepted,
+                _ = stage.wait_for(|stage| *stage != Stage::Running) => break,
+            };
+            match accepted {
+                Ok((stream, peer)) => self.welcome(stream, peer),
+                // The client gave up while it waited.
+                Err(error) if is_the_clients(&error) => {}
+                Err(error) => {
+                    // Most likely out of descriptors: they come back as connections end.
+                    if self.shared.doors.may_say() {
+                        tracing::warn!(%error, "can't accept connections, trying again");
+                    }
+                    sleep(BREATH).await;
+                }
+            }
+        }
+        // Closing a listening socket resets whoever has been connected but not accepted.
+        for _ in 0..BACKLOG {
+            let waiting = poll_fn(|cx| match listener.poll_accept(cx) {
+                Poll::Ready(accepted) => Poll::Ready(accepted.ok()),
+                Poll::Pending => Poll::Ready(None),
+            });
+            let Some((stream, peer)) = waiting.await else {
+                break;
+            };
+            self.welcome(stream, peer);
+        }
+    }
+
+    async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+        while self.shared.doors.are_full() {
+            if self.shared.doors.may_say() {
+                let limit = self.shared.doors.most;
+                tracing::warn!(limit, "as many client connections as allowed (limits.connections), others wait");
+            }
+            sleep(BREATH).await;
+        }
+        listener.accept().await
+    }
+
+    fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let guest = Guest::enter(&self.shared);
+        let ticket = self.sweep.enter();
+        let worker = Rc::clone(self);
+        spawn_local(async move {
+            http1::serve(Stream::Tcp(stream), peer, &worker, &ticket).await;
+            drop(guest);
+        });
+    }
+
+    async fn sweep_for_ever(self: Rc<Self>) {
+        loop {
+            if self.idle.is_empty() {
+                self.sweep.any().await;
+            }
+            sleep(TICK).await;
+            self.sweep.tick();
+            self.idle.sweep();
+            if let Some(log) = &self.log {
+                log.borrow_mut().flush();
+            }
+        }
+    }
+
+    pub(crate) fn exchange(&self) -> Box<Exchange> {
+        self.exchanges.borrow_mut().pop().unwrap_or_else(|| Box::new(Exchange::new()))
+    }
+
+    pub(crate) fn recycle(&self, mut exchange: Box<Exchange>) {
+        let mut exchanges = self.exchanges.borrow_mut();
+        if exchanges.len() < MOST_KEPT {
+            exchange.tidy();
+            exchanges.push(exchange);
+        }
+    }
+
+    /// Whether anybody wants to know about requests.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.log.is_some()
+    }
+
+    pub(crate) fn tell(&self, record: &Record<'_>) {
+        if let Some(log) = &self.log {
+            log.borrow_mut().request(record);
+        }
+    }
+}
+
+impl Buffers {
+    pub(crate) fn get(&self) -> Buffer {
+        self.0.borrow_mut().pop().unwrap_or_else(Buffer::new)
+    }
+
+    pub(crate) fn give(&self, mut buffer: Buffer) {
+        let mut kept = self.0.borrow_mut();
+        if kept.len() < MOST_KEPT && buffer.is_small() {
+            buffer.clear();
+            kept.push(buffer);
+        }
+    }
+}
+
+impl Doors {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { open: AtomicUsize::new(0), most, epoch: Instant::now(), said: AtomicU64::new(0) }
+    }
+
+    fn are_full(&self) -> bool {
+        self.open.load(Ordering::Relaxed) >= self.most
+    }
+
+    /// Whether it is time to say again that there is no room: once in ten seconds.
+    fn may_say(&self) -> bool {
+        let now = self.epoch.elapsed().as_secs() + 1;
+        let said = self.said.load(Ordering::Relaxed);
+        (said == 0 || now >= said + 10)
+            && self.said.compare_exchange(said, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl Guest {
+    fn enter(shared: &Arc<Shared>) -> Self {
+        shared.doors.open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.doors.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Errors of accept(2) that concern the one connection and not the socket.
+fn is_the_clients(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,193 @@
+//! Deadlines without timers: one coarse sweep a worker over stamps in its connections.
+//!
+//! A timer registered and cancelled for each request costs more than the request's parsing. So a connection only
+//! writes down when it is due, and a sweep every [`TICK`] wakes those that are. A deadline is never early, and late by
+//! at most a little over one tick.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+/// How often connections are looked at.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
+
+/// When nothing is waited for.
+const NEVER: u64 = u64::MAX;
+
+/// The connections of one worker, with what each is due for.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    slots: RefCell<Slots>,
+    epoch: Instant,
+    /// Milliseconds since the epoch, as of the last tick.
+    now: Cell<u64>,
+    draining: Cell<bool>,
+    /// Told when the first connection comes and when the last one goes.
+    turn: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    all: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    due: u64,
+    waker: Option<Waker>,
+}
+
+/// One connection's place in the sweep; gives it back when dropped.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    sweep: Rc<Sweep>,
+    slot: u32,
+}
+
+/// The deadline has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Elapsed;
+
+impl Sweep {
+    pub(crate) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            slots: RefCell::default(),
+            epoch: Instant::now(),
+            now: Cell::new(0),
+            draining: Cell::new(false),
+            turn: Notify::new(),
+        })
+    }
+
+    /// Takes a connection in.
+    pub(crate) fn enter(self: &Rc<Self>) -> Ticket {
+        let mut slots = self.slots.borrow_mut();
+        if slots.all.len() == slots.free.len() {
+            // Nobody was here, so nobody kept the time.
+            self.keep_time();
+            self.turn.notify_waiters();
+        }
+        let slot = slots.free.pop().unwrap_or_else(|| {
+            slots.all.push(Slot { due: NEVER, waker: None });
+            u32::try_from(slots.all.len() - 1).unwrap_or(u32::MAX)
+        });
+        Ticket { sweep: Rc::clone(self), slot }
+    }
+
+    /// How many connections there are.
+    pub(crate) fn len(&self) -> usize {
+        let slots = self.slots.borrow();
+        slots.all.len() - slots.free.len()
+    }
+
+    /// Waits until there is a connection.
+    pub(crate) async fn any(&self) {
+        while self.len() == 0 {
+            self.turn.notified().await;
+        }
+    }
+
+    /// Waits until there is none.
+    pub(crate) async fn none(&self) {
+        while self.len() > 0 {
+            self.turn.notified().await;
+        }
+    }
+
+    /// Looks at every connection and wakes those that are due.
+    pub(crate) fn tick(&self) {
+        self.keep_time();
+        let now = self.now.get();
+        for slot in self.slots.borrow_mut().all.iter_mut().filter(|slot| slot.due <= now) {
+            if let Some(waker) = &slot.waker {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// Tells every connection that the proxy is stopping.
+    pub(crate) fn drain(&self) {
+        self.draining.set(true);
+        for waker in self.slots.borrow().all.iter().filter_map(|slot| slot.waker.as_ref()) {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    fn keep_time(&self) {
+        self.now.set(u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(NEVER));
+    }
+}
+
+impl Ticket {
+    /// Must be called once from the connection's own task: that is who is woken.
+    pub(crate) async fn attend(&self) {
+        poll_fn(|cx| {
+            self.with(|slot| slot.waker = Some(cx.waker().clone()));
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Sets the deadline, in place of the last one.
+    pub(crate) fn arm(&self, after: Duration) {
+        // The time that we keep may be a tick old.
+        let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NEVER);
+        let due = self.sweep.now.get().saturating_add(after);
+        self.with(|slot| slot.due = due);
+    }
+
+    /// Forgets the deadline.
+    pub(crate) fn disarm(&self) {
+        self.with(|slot| slot.due = NEVER);
+    }
+
+    /// Whether the deadline has passed.
+    pub(crate) fn is_due(&self) -> bool {
+        let now = self.sweep.now.get();
+        self.with(|slot| slot.due <= now)
+    }
+
+    /// Whether the proxy is stopping.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.sweep.is_draining()
+    }
+
+    /// Waits for something, no longer than this.
+    pub(crate) async fn within<F: Future>(&self, after: Duration, future: F) -> Result<F::Output, Elapsed> {
+        self.arm(after);
+        let mut future = pin!(future);
+        let result = poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending if self.is_due() => Poll::Ready(Err(Elapsed)),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        self.disarm();
+        result
+    }
+
+    fn with<T>(&self, use_slot: impl FnOnce(&mut Slot) -> T) -> T {
+        use_slot(&mut self.sweep.slots.borrow_mut().all[self.slot as usize])
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut slots = self.sweep.slots.borrow_mut();
+        slots.all[self.slot as usize] = Slot { due: NEVER, waker: None };
+        slots.free.push(self.slot);
+        if slots.all.len() == slots.free.len() {
+            self.sweep.turn.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A connection, whatever it is made of.
+//!
+//! An `enum` and not a trait object: a call costs a branch, and what the data path needs beyond reading and writing
+//! (readiness without a buffer, a reset) is here by name.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::net::buffer::Buffer;
+
+/// A connection to a client or to a backend.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Reads into the room that the buffer has, which must not be empty. 0 is the end.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
+        let mut room = ReadBuf::new(buffer.room());
+        ready!(match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut room),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, &mut room),
+        })?;
+        let count = room.filled().len();
+        buffer.filled(count);
+        Poll::Ready(Ok(count))
+    }
+
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    /// Ready when there is something to read, the end included. Asks the reactor, not the kernel.
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_read_ready(cx),
+            Self::Unix(stream) => stream.poll_read_ready(cx),
+        }
+    }
+
+    /// Tells the peer that nothing more will come.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    /// Whether the reactor knows of nothing to read: an idle connection of which that is not so has ended, or its peer
+    /// has said something that nobody asked for.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.poll_readable(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
+    /// Like [`Stream::is_quiet`], but asks the kernel, for those who must be sure.
+    pub(crate) fn is_surely_quiet(&self) -> bool {
+        let mut byte = [std::mem::MaybeUninit::uninit()];
+        let peeked = match self {
+            Self::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
+            Self::Unix(stream) => SockRef::from(stream).peek(&mut byte),
+        };
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Makes the close that follows a reset: what the peer has may not look whole.
+    pub(crate) fn reset_on_close(&self) {
+        if let Self::Tcp(stream) = self {
+            // A socket that is already gone needs no reset.
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The proxy: bound addresses, a thread for each worker, and their end.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::runtime::{Builder as RuntimeBuilder, LocalOptions};
+use tokio::sync::{oneshot, watch};
+
+use crate::bounce::Decide;
+use crate::conn::worker::{Doors, Shared, Stage, Worker};
+use crate::net::listen;
+use crate::record::Observe;
+use crate::settings::Settings;
+
+/// What a proxy is made of.
+#[derive(Default)]
+pub struct Builder {
+    addresses: Vec<SocketAddr>,
+    workers: usize,
+    settings: Settings,
+    decide: Option<Arc<dyn Decide>>,
+    observe: Option<Arc<dyn Observe>>,
+}
+
+/// A proxy whose addresses are bound. Nothing is accepted before it runs.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    /// For each worker, one socket for each address.
+    listeners: Vec<Vec<std::net::TcpListener>>,
+    addresses: Vec<SocketAddr>,
+}
+
+/// An address that could not be bound.
+#[derive(Debug)]
+pub struct BindError {
+    /// Which one.
+    pub address: SocketAddr,
+    /// Why not.
+    pub source: io::Error,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were still busy when the drain deadline passed, and were cut off.
+    pub cut: usize,
+}
+
+impl Builder {
+    /// Adds an address to listen on. Port 0 takes a free one.
+    #[must_use]
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.addresses.push(address);
+        self
+    }
+
+    /// How many workers, a thread each. Default: one for each core.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Times and limits. `limits.connections` must not be 0 here unless any number is meant.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Who decides where requests go. Without it, every one is answered with `404`.
+    #[must_use]
+    pub fn decide(mut self, decide: impl Decide) -> Self {
+        self.decide = Some(Arc::new(decide));
+        self
+    }
+
+    /// Who is told of every request.
+    #[must_use]
+    pub fn observe(mut self, observe: impl Observe) -> Self {
+        self.observe = Some(Arc::new(observe));
+        self
+    }
+
+    /// Binds every address.
+    ///
+    /// # Errors
+    /// The first address that can't be bound. Then none is.
+    pub fn bind(self) -> Result<Proxy, BindError> {
+        let workers = match self.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        };
+        let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+        let mut addresses = Vec::new();
+        for address in self.addresses {
+            let sockets = listen::bind(address, workers).map_err(|source| BindError { address, source })?;
+            let bound = sockets.first().map_or(Ok(address), std::net::TcpListener::local_addr);
+            addresses.push(bound.map_err(|source| BindError { address, source })?);
+            for (worker, socket) in listeners.iter_mut().zip(sockets) {
+                worker.push(socket);
+            }
+        }
+        let most = match self.settings.limits.connections {
+            0 => usize::MAX,
+            most => most,
+        };
+        let nowhere = |_: &crate::http::head::Head<'_>| crate::bounce::Bounce::Refuse(crate::Refusal::NoRoute);
+        let shared = Arc::new(Shared {
+            decide: self.decide.unwrap_or_else(|| Arc::new(nowhere)),
+            observe: self.observe,
+            settings: Arc::new(self.settings),
+            doors: Doors::new(most),
+        });
+        Ok(Proxy { shared, listeners, addresses })
+    }
+}
+
+impl Proxy {
+    /// Begins one.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The addresses that it is bound to, in the order they were given, with their real ports.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Serves until `shutdown` is ready, then takes nothing new, answers what is in flight and ends: at the latest when
+    /// the drain time-out has passed. Dropping the future ends everything at once.
+    ///
+    /// # Errors
+    /// A worker's thread or runtime that can't be made.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> io::Result<Drained> {
+        let (stage, watched) = watch::channel(Stage::Running);
+        let mut workers = Vec::new();
+        for (number, listeners) in self.listeners.into_iter().enumerate() {
+            workers.push(spawn(number, Arc::clone(&self.shared), listeners, watched.clone())?);
+        }
+        shutdown.await;
+        // The workers may all have ended by themselves: then nobody listens.
+        let _ = stage.send(Stage::Draining);
+        let deadline = tokio::time::sleep(self.shared.settings.timeouts.drain);
+        let ended = async {
+            for worker in &mut workers {
+                let _ = (&mut worker.ended).await;
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            () = deadline => {}
+        }
+        let _ = stage.send(Stage::Over);
+        let mut cut = 0;
+        for worker in workers {
+            cut += worker.thread.join().map_err(|_| io::Error::other("a worker panicked"))??;
+        }
+        Ok(Drained { cut })
+    }
+}
+
+/// A worker's thread.
+struct Running {
+    thread: JoinHandle<io::Result<usize>>,
+    ended: oneshot::Receiver<()>,
+}
+
+fn spawn(
+    number: usize,
+    shared: Arc<Shared>,
+    listeners: Vec<std::net::TcpListener>,
+    stage: watch::Receiver<Stage>,
+) -> io::Result<Running> {
+    let runtime = move || RuntimeBuilder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    let (ending, ended) = oneshot::channel();
+    let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        let _told_when_dropped = ending;
+        let runtime = runtime()?;
+        runtime.block_on(Worker::new(shared).run(listeners, stage))
+    })?;
+    Ok(Running { thread, ended })
+}
+
+impl std::fmt::Display for BindError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "can't listen on {}: {}", self.address, self.source)
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proxy").field("addresses", &self.addresses).field("workers", &self.listeners.len()).finish()
+    }
+}

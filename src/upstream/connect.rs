@@ -1,0 +1,75 @@
+//! A fresh connection to a backend.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use socket2::SockRef;
+use tokio::net::{TcpStream, UnixStream, lookup_host};
+
+use crate::http::refuse::Refusal;
+use crate::net::stream::Stream;
+use crate::table::backend::{Address, Backend};
+
+/// Connects. The caller sets the deadline.
+pub(crate) async fn connect(backend: &Backend) -> Result<Stream, Refusal> {
+    match backend.address() {
+        Address::Port(port) => local(backend, *port).await,
+        Address::Socket(address) => tcp(*address).await.map_err(|error| refusal(&error)),
+        Address::Name(name, port) => named(name, *port).await,
+        Address::Unix(path) => match UnixStream::connect(path).await {
+            Ok(stream) => Ok(Stream::Unix(stream)),
+            Err(error) => Err(refusal(&error)),
+        },
+    }
+}
+
+/// A port on this machine: servers that listen on `localhost` have one of its two addresses, and nobody knows which.
+/// The one that answered last is tried first.
+async fn local(backend: &Backend, port: u16) -> Result<Stream, Refusal> {
+    let address = |v6| match v6 {
+        true => SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), port),
+        false => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
+    };
+    let preferred = backend.prefers_v6();
+    let error = match tcp(address(preferred)).await {
+        Ok(stream) => return Ok(stream),
+        Err(error) => error,
+    };
+    match tcp(address(!preferred)).await {
+        Ok(stream) => {
+            backend.prefer_v6(!preferred);
+            Ok(stream)
+        }
+        // What the other family says may only be that this machine does not have it.
+        Err(_) => Err(refusal(&error)),
+    }
+}
+
+async fn named(name: &str, port: u16) -> Result<Stream, Refusal> {
+    let addresses = lookup_host((name, port)).await.map_err(|_| Refusal::BackendName)?;
+    let mut last = Refusal::BackendName;
+    for address in addresses {
+        match tcp(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = refusal(&error),
+        }
+    }
+    Err(last)
+}
+
+async fn tcp(address: SocketAddr) -> io::Result<Stream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    // A tunnel may be silent for days; this finds out that nobody is there any more.
+    SockRef::from(&stream).set_keepalive(true)?;
+    Ok(Stream::Tcp(stream))
+}
+
+fn refusal(error: &io::Error) -> Refusal {
+    match error.kind() {
+        // A unix socket that is not there is a server that is not there.
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Refusal::BackendRefused,
+        io::ErrorKind::TimedOut => Refusal::ConnectTimeout,
+        _ => Refusal::BackendUnreachable,
+    }
+}

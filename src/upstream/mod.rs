@@ -1,0 +1,5 @@
+//! The backend side: connecting, keeping idle connections, and one exchange over one of them.
+
+pub(crate) mod connect;
+pub(crate) mod exchange;
+pub(crate) mod idle;
