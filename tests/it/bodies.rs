@@ -664,7 +664,9 @@ fn events_are_not_held_back_whatever_their_type() {
 fn a_message_in_single_bytes_is_the_same_message() {
     let a = Origin::new(|conn| {
         while conn.request().is_some() {
-            conn.drip("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: b\r\n\r\n5;x\r\nhello\r\n0\r\nX-T: v\r\n\r\n");
+            conn.drip(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: b\r\n\r\n5;x\r\nhello\r\n0\r\nX-T: v\r\n\r\n",
+            );
         }
     });
     let carom = Carom::to(a.port()).start();

@@ -41,7 +41,11 @@ fn a_socket_file_that_is_not_there_is_a_502() {
     let carom = Carom::serving(format!("\"a.test\" = \"unix:{}/none.sock\"\n", folder.path().display())).start();
     let response = carom.client().get("a.test", "/");
     assert_eq!(response.status(), 502);
-    assert!(["backend-refused", "backend-unreachable"].contains(&response.error().unwrap_or("")), "{:?}", response.error());
+    assert!(
+        ["backend-refused", "backend-unreachable"].contains(&response.error().unwrap_or("")),
+        "{:?}",
+        response.error()
+    );
 }
 
 #[test]
@@ -122,11 +126,8 @@ fn a_silent_backend_is_a_504() {
 fn a_backend_that_can_not_be_connected_to_is_a_504() {
     let full = FullPort::new();
     let a = Origin::named("a");
-    let routes = format!(
-        "\"full.test\" = \"127.0.0.1:{0}\"\n\"both.test\" = [\"127.0.0.1:{0}\", {1}]\n",
-        full.port(),
-        a.port()
-    );
+    let routes =
+        format!("\"full.test\" = \"127.0.0.1:{0}\"\n\"both.test\" = [\"127.0.0.1:{0}\", {1}]\n", full.port(), a.port());
     let carom = Carom::serving(routes).config("[timeouts]\nconnect = \"300ms\"").start();
     let response = carom.client().get("full.test", "/");
     assert_eq!((response.status(), response.error()), (504, Some("connect-timeout")));

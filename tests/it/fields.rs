@@ -18,7 +18,8 @@ const TRUSTING: &str = "trust = [\"127.0.0.0/8\"]";
 fn a_head_is_forwarded_to_the_byte() {
     let a = Origin::named("a");
     let carom = Carom::to(a.port()).config(NONE).start();
-    let head = b"GET /a%2Fb//c?x=%20 HTTP/1.1\r\nx-lOWER:1\r\nhOST:a.test\r\nX-R: 1\r\nX-Spaced: \t  a  b \t \r\nX-R: 2\r\n\
+    let head =
+        b"GET /a%2Fb//c?x=%20 HTTP/1.1\r\nx-lOWER:1\r\nhOST:a.test\r\nX-R: 1\r\nX-Spaced: \t  a  b \t \r\nX-R: 2\r\n\
                  X-Empty:\r\nCookie: a=b; c=d\r\nAccept: text/html, */*;q=0.1\r\nX-U: caf\xc3\xa9 \xff\r\n\
                  X!#$%&'*+-.^`|~9: v\r\nAuthorization: Basic eDp5\r\nVia: 1.1 x\r\nX_Under_Score: v\r\n\r\n";
     assert_eq!(carom.client().ask(head).status(), 200);
@@ -29,7 +30,8 @@ fn a_head_is_forwarded_to_the_byte() {
 fn what_is_put_in_changes_nothing_else() {
     let a = Origin::named("a");
     let carom = Carom::to(a.port()).start();
-    let head = "GET /x HTTP/1.1\r\nx-one:  1 \r\nHost: a.test\r\nX-Two: 2\r\nConnection: keep-alive\r\nX-Three: 3\r\n\r\n";
+    let head =
+        "GET /x HTTP/1.1\r\nx-one:  1 \r\nHost: a.test\r\nX-Two: 2\r\nConnection: keep-alive\r\nX-Three: 3\r\n\r\n";
     carom.client().ask(head);
     let raw = String::from_utf8(a.request().raw).unwrap();
     let kept: Vec<_> = raw.split_inclusive("\r\n").filter(|line| !line.starts_with("X-Forwarded-")).collect();
@@ -87,7 +89,8 @@ fn a_name_that_only_spells_a_field_with_underscores_is_dropped() {
             "X_Own_Field: kept",
         ],
     );
-    let names: Vec<_> = request.fields.iter().map(|(name, _)| name.as_str()).filter(|name| name.contains('_')).collect();
+    let names: Vec<_> =
+        request.fields.iter().map(|(name, _)| name.as_str()).filter(|name| name.contains('_')).collect();
     assert_eq!(names, ["X_Own_Field"]);
     assert_eq!(request.field("x-forwarded-for"), Some("127.0.0.1"));
 }

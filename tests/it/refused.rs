@@ -121,15 +121,35 @@ fn a_coding_that_is_not_exactly_chunked_is_refused() {
     cases.push(("a form feed", post("Transfer-Encoding: \u{c}chunked\r\n", body)));
     cases.push(("a NUL", post("Transfer-Encoding: chunked\0\r\n", body)));
     cases.push(("a backspace in the name", post("Transfer-Encoding\u{8}: chunked\r\n", body)));
-    cases.push(("HTTP/1.0", raw(format!("POST /x HTTP/1.0\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n{body}"))));
+    cases.push((
+        "HTTP/1.0",
+        raw(format!("POST /x HTTP/1.0\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n{body}")),
+    ));
     assert_refused(400, "malformed-head", &cases);
 }
 
 #[test]
 fn a_length_that_is_not_one_number_is_refused() {
     let values = [
-        "+5", "-5", "-0", "0x5", "5.0", "5e0", "5abc", "five", "", "5 5", "1_0", "\"5\"", "5;5", "5,", "5, 5", "5, 6",
-        "\u{ff15}", "18446744073709551621", "99999999999999999999999999999999",
+        "+5",
+        "-5",
+        "-0",
+        "0x5",
+        "5.0",
+        "5e0",
+        "5abc",
+        "five",
+        "",
+        "5 5",
+        "1_0",
+        "\"5\"",
+        "5;5",
+        "5,",
+        "5, 5",
+        "5, 6",
+        "\u{ff15}",
+        "18446744073709551621",
+        "99999999999999999999999999999999",
     ];
     let mut cases: Vec<_> =
         values.iter().map(|value| (*value, post(&format!("Content-Length: {value}\r\n"), "hello"))).collect();
@@ -148,9 +168,32 @@ fn a_length_that_is_not_one_number_is_refused() {
 #[test]
 fn a_missing_repeated_or_malformed_host_is_refused() {
     let hosts = [
-        "", ".", "a..test", ".a.test", "a.test:0", "a.test:99999", "a.test:8x", "a.test:80:80", "a.test:-1",
-        "u@a.test", "u:p@a.test", "a b.test", "a.test b.test", "a.test, b.test", "a.test/x", "a.test?x", "a.test#x",
-        "a.test\\b.test", "[::1", "[::1]a.test", "[::g]", "[]", "::1", "a%2etest", "a.test\u{e9}", "http://a.test",
+        "",
+        ".",
+        "a..test",
+        ".a.test",
+        "a.test:0",
+        "a.test:99999",
+        "a.test:8x",
+        "a.test:80:80",
+        "a.test:-1",
+        "u@a.test",
+        "u:p@a.test",
+        "a b.test",
+        "a.test b.test",
+        "a.test, b.test",
+        "a.test/x",
+        "a.test?x",
+        "a.test#x",
+        "a.test\\b.test",
+        "[::1",
+        "[::1]a.test",
+        "[::g]",
+        "[]",
+        "::1",
+        "a%2etest",
+        "a.test\u{e9}",
+        "http://a.test",
     ];
     let mut cases: Vec<_> =
         hosts.iter().map(|host| (*host, raw(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")))).collect();
@@ -219,8 +262,20 @@ fn a_request_line_that_is_none_is_refused() {
         cases.push((method, raw(format!("{method} /x HTTP/1.1\r\nHost: a.test\r\n\r\n"))));
     }
     for version in [
-        "HTTP/2.0", "HTTP/3", "HTTP/1", "http/1.1", "HTTQ/1.1", "HTTP/1.10", "HTTP/01.1", "HTTP/1.-1", "HTTP/1,1",
-        "HTTP /1.1", "HTTP/1.1x", "HTTP/0.9", "HTTP/1.2", "HTTP/9.9",
+        "HTTP/2.0",
+        "HTTP/3",
+        "HTTP/1",
+        "http/1.1",
+        "HTTQ/1.1",
+        "HTTP/1.10",
+        "HTTP/01.1",
+        "HTTP/1.-1",
+        "HTTP/1,1",
+        "HTTP /1.1",
+        "HTTP/1.1x",
+        "HTTP/0.9",
+        "HTTP/1.2",
+        "HTTP/9.9",
     ] {
         cases.push((version, raw(format!("GET /x {version}\r\nHost: a.test\r\n\r\n"))));
     }
@@ -230,13 +285,24 @@ fn a_request_line_that_is_none_is_refused() {
 #[test]
 fn a_target_that_is_none_is_refused() {
     let targets = [
-        "/x#frag", "/a b", "/a\tb", "/a\0b", "/a\x07b", "/a\x7fb", "/a\rb", "x", "\\x", "*", "?x", "a.test",
-        "ftp://a.test/x", "https:a.test", "http:/a.test",
+        "/x#frag",
+        "/a b",
+        "/a\tb",
+        "/a\0b",
+        "/a\x07b",
+        "/a\x7fb",
+        "/a\rb",
+        "x",
+        "\\x",
+        "*",
+        "?x",
+        "a.test",
+        "ftp://a.test/x",
+        "https:a.test",
+        "http:/a.test",
     ];
-    let cases: Vec<_> = targets
-        .iter()
-        .map(|target| (*target, raw(format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n"))))
-        .collect();
+    let cases: Vec<_> =
+        targets.iter().map(|target| (*target, raw(format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n")))).collect();
     assert_refused(400, "malformed-head", &cases);
 }
 
@@ -328,9 +394,7 @@ fn broken_chunks_are_refused_and_never_complete_a_request() {
         ("a host as trailer", "5\r\nhello\r\n0\r\nHost: b.test\r\n\r\n"),
     ];
     // Waits for the end of the request before it answers; what comes instead of one is not its to judge.
-    let a = Origin::new(|conn| {
-        while conn.some().is_some() {}
-    });
+    let a = Origin::new(|conn| while conn.some().is_some() {});
     let carom = Carom::to(a.port()).config("[timeouts]\nbody = \"5s\"").start();
     for together in [true, false] {
         for (name, body) in bodies {
@@ -363,9 +427,7 @@ fn broken_chunks_are_refused_and_never_complete_a_request() {
 
 #[test]
 fn a_lone_line_feed_in_a_chunk_extension_hides_no_request() {
-    let a = Origin::new(|conn| {
-        while conn.some().is_some() {}
-    });
+    let a = Origin::new(|conn| while conn.some().is_some() {});
     let carom = Carom::to(a.port()).start();
     let hidden = format!("2;\nxx\r\n{:x}\r\n0\r\n\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len() + 5);
     let mut client = carom.client();

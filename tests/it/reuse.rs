@@ -178,7 +178,8 @@ fn pipelined_requests_are_answered_in_order_and_one_at_a_time() {
         })
     };
     let (a, b, c) = (site("a"), site("b"), site("c"));
-    let carom = Carom::serving(format!("\"a.test\" = [{}, {}]\n\"c.test\" = {}\n", a.port(), b.port(), c.port())).start();
+    let carom =
+        Carom::serving(format!("\"a.test\" = [{}, {}]\n\"c.test\" = {}\n", a.port(), b.port(), c.port())).start();
     let mut client = carom.client();
     client.send(
         request("GET /0", "a.test", &[])

@@ -26,7 +26,8 @@ fn a_request_reaches_the_site_that_its_host_names() {
 fn every_spelling_of_a_host_is_the_same_site_and_is_forwarded_as_sent() {
     let a = Origin::named("a");
     let carom = Carom::serving(format!("\"Shop.A.test\" = {}\n", a.port())).start();
-    let spellings = ["shop.a.test", "SHOP.A.TEST", "shop.a.test.", "sHop.a.test.:8080", "shop.a.test:80", "shop.a.test:"];
+    let spellings =
+        ["shop.a.test", "SHOP.A.TEST", "shop.a.test.", "sHop.a.test.:8080", "shop.a.test:80", "shop.a.test:"];
     let mut client = carom.client();
     for spelling in spellings {
         assert_eq!(client.get(spelling, "/").status(), 200, "{spelling}");
@@ -233,12 +234,8 @@ fn each_request_of_a_connection_is_routed_by_its_own_host() {
 #[test]
 fn a_path_prefix_ends_on_a_segment_border_and_the_longest_wins() {
     let (bare, api, v2) = (Origin::named("bare"), Origin::named("api"), Origin::named("v2"));
-    let routes = format!(
-        "\"a.test\" = {}\n\"a.test/api/\" = {}\n\"a.test/api/v2\" = {}\n",
-        bare.port(),
-        api.port(),
-        v2.port()
-    );
+    let routes =
+        format!("\"a.test\" = {}\n\"a.test/api/\" = {}\n\"a.test/api/v2\" = {}\n", bare.port(), api.port(), v2.port());
     let carom = Carom::serving(routes).start();
     let mut client = carom.client();
     for (path, site) in [
@@ -340,12 +337,9 @@ fn two_instances_take_exact_turns_whatever_the_worker() {
 #[test]
 fn an_instance_gets_its_weight_of_the_turns() {
     let (heavy, light) = (Origin::named("heavy"), Origin::named("light"));
-    let carom = Carom::serving(format!(
-        "[\"a.test\"]\nto = [{{ to = {}, weight = 3 }}, {}]\n",
-        heavy.port(),
-        light.port()
-    ))
-    .start();
+    let carom =
+        Carom::serving(format!("[\"a.test\"]\nto = [{{ to = {}, weight = 3 }}, {}]\n", heavy.port(), light.port()))
+            .start();
     let mut client = carom.client();
     let counts = tally((0..40).map(|_| client.get("a.test", "/").text()));
     assert_eq!(counts, BTreeMap::from([("heavy GET /".to_owned(), 30), ("light GET /".to_owned(), 10)]));
@@ -465,8 +459,7 @@ fn a_routes_json_of_plain_hosts_and_ports_is_taken_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("routes.json");
     std::fs::write(&json, format!("{{ \"a.test\": {}, \"\": {} }}", a.port(), rest.port())).unwrap();
-    let (code, said) = crate::support::carom::run(
-        std::process::Command::new(crate::support::carom::BINARY).arg("check").arg(&json),
-    );
+    let (code, said) =
+        crate::support::carom::run(std::process::Command::new(crate::support::carom::BINARY).arg("check").arg(&json));
     assert_eq!(code, Some(0), "{said}");
 }

@@ -174,7 +174,8 @@ fn a_wish_without_a_101_is_no_tunnel() {
     let (a, b) = (Origin::named("a"), Origin::named("b"));
     let carom = Carom::serving(format!("\"a.test\" = {}\n\"b.test\" = {}\n", a.port(), b.port())).start();
     let mut client = carom.client();
-    client.send(request("GET /1", "a.test", &["Connection: upgrade", "Upgrade: x"]) + &request("GET /2", "b.test", &[]));
+    client
+        .send(request("GET /1", "a.test", &["Connection: upgrade", "Upgrade: x"]) + &request("GET /2", "b.test", &[]));
     assert_eq!(client.response().text(), "a GET /1");
     assert_eq!(client.response().text(), "b GET /2");
     assert_eq!((a.lines().len(), b.lines().len()), (1, 1));

@@ -116,7 +116,6 @@ impl Setup {
         }
         command.args(["--workers", &self.workers.to_string()]);
         command.current_dir(folder).env_remove("RUST_LOG");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         (command, routes)
     }
 
@@ -125,6 +124,34 @@ impl Setup {
     pub fn start(self) -> Carom {
         let folder = tempfile::tempdir().expect("folder");
         let (mut command, routes) = self.command(folder.path());
+        let carom = Carom::spawn(&mut command, folder, routes);
+        assert_eq!(carom.addresses.len(), self.listen.len(), "addresses: {:?}", carom.addresses);
+        carom
+    }
+
+    /// Starts what can't start: its exit code and what it said.
+    #[track_caller]
+    pub fn fail(self) -> (Option<i32>, String) {
+        let folder = tempfile::tempdir().expect("folder");
+        let (mut command, _) = self.command(folder.path());
+        run(&mut command)
+    }
+}
+
+impl Carom {
+    /// Starts one that has everything from a configuration file.
+    #[track_caller]
+    pub fn from_config(config: &Path) -> Self {
+        let folder = tempfile::tempdir().expect("folder");
+        let mut command = Command::new(BINARY);
+        command.arg("serve").arg("--config").arg(config).current_dir(folder.path()).env_remove("RUST_LOG");
+        let routes = folder.path().join("routes.toml");
+        Self::spawn(&mut command, folder, routes)
+    }
+
+    #[track_caller]
+    fn spawn(command: &mut Command, folder: tempfile::TempDir, routes: PathBuf) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{BINARY}: {e}"));
         let stdout = lines_of(child.stdout.take().expect("piped"));
         let stderr = lines_of(child.stderr.take().expect("piped"));
@@ -135,19 +162,11 @@ impl Setup {
             let status = child.wait().expect("wait");
             ended.change(|slot| *slot = Some(status));
         });
-        let mut carom = Carom { pid, folder, routes, addresses: Vec::new(), stdout, stderr, status };
+        let mut carom = Self { pid, folder, routes, addresses: Vec::new(), stdout, stderr, status };
         let ready = carom.stderr(0, "the line that says it listens", |line| line.contains("listening on "));
         carom.addresses = addresses_in(&ready);
-        assert_eq!(carom.addresses.len(), self.listen.len(), "addresses in {ready:?}");
+        assert!(!carom.addresses.is_empty(), "no address in {ready:?}");
         carom
-    }
-
-    /// Starts what can't start: its exit code and what it said.
-    #[track_caller]
-    pub fn fail(self) -> (Option<i32>, String) {
-        let folder = tempfile::tempdir().expect("folder");
-        let (mut command, _) = self.command(folder.path());
-        run(&mut command)
     }
 }
 

@@ -146,8 +146,7 @@ impl Wire {
     }
 
     fn new(stream: Stream) -> Self {
-        let wire =
-            Self { stream, unused: Vec::new(), used: 0, end: None, patience: PATIENCE, tap: None };
+        let wire = Self { stream, unused: Vec::new(), used: 0, end: None, patience: PATIENCE, tap: None };
         wire.set_write_timeout();
         wire
     }
