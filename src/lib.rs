@@ -1,10 +1,10 @@
 //! Carom bounces each HTTP request to the right backend.
 pub mod bounce;
-pub mod cli;
 pub mod config;
 mod conn;
 pub mod http;
 mod net;
+pub mod ops;
 pub mod proxy;
 pub mod record;
 pub mod settings;

@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::bounce::Decide;
 use crate::conn::worker::{Doors, Shared, Stage, Worker};
-use crate::net::listen;
+use crate::net::{listen, system};
 use crate::record::Observe;
 use crate::settings::Settings;
 
@@ -64,7 +64,7 @@ impl Builder {
         self
     }
 
-    /// Times and limits. `limits.connections` must not be 0 here unless any number is meant.
+    /// Times and limits.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
@@ -105,7 +105,7 @@ impl Builder {
             }
         }
         let most = match self.settings.limits.connections {
-            0 => usize::MAX,
+            0 => room_for_connections(workers),
             most => most,
         };
         let nowhere = |_: &crate::http::head::Head<'_>| crate::bounce::Bounce::Refuse(crate::Refusal::NoRoute);
@@ -163,6 +163,16 @@ impl Proxy {
     }
 }
 
+/// Descriptors that are needed whatever the load, and for each worker: standard streams, listeners, logs, files.
+const RESERVED: (u64, u64) = (32, 4);
+
+/// How many clients the descriptor limit has room for, with a backend each.
+fn room_for_connections(workers: usize) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let reserved = RESERVED.0 + RESERVED.1.saturating_mul(workers as u64);
+    usize::try_from(limit.saturating_sub(reserved) / 2).unwrap_or(usize::MAX).max(4)
+}
+
 /// A worker's thread.
 struct Running {
     thread: JoinHandle<io::Result<usize>>,
@@ -183,6 +193,35 @@ fn spawn(
         runtime.block_on(Worker::new(shared).run(listeners, stage))
     })?;
     Ok(Running { thread, ended })
+}
+
+impl BindError {
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        let port = self.address.port();
+        match self.source.kind() {
+            io::ErrorKind::PermissionDenied => format!(
+                "ports below 1024 need a privilege: `sudo setcap cap_net_bind_service=+ep $(command -v carom)`,\n\
+                 or AmbientCapabilities=CAP_NET_BIND_SERVICE in its systemd unit,\n\
+                 or for everybody `sudo sysctl net.ipv4.ip_unprivileged_port_start={port}`"
+            ),
+            io::ErrorKind::AddrInUse => match system::holder_of(port) {
+                Some((id, name)) => {
+                    format!("process {id} ({name}) listens on port {port}: stop it, or name another port")
+                }
+                None => {
+                    format!("another process listens on port {port}; `sudo ss -ltnp 'sport = :{port}'` shows which")
+                }
+            },
+            io::ErrorKind::AddrNotAvailable => {
+                "no interface of this machine has that address; `ip address` lists them".into()
+            }
+            _ if self.address.is_ipv6() => {
+                "does this machine have IPv6? `0.0.0.0` instead of `[::]` does without".into()
+            }
+            _ => "is it an address of this machine?".into(),
+        }
+    }
 }
 
 impl std::fmt::Display for BindError {

@@ -1,1 +1,71 @@
-//! The verbs of the command line, one file each.
+//! The command line: one file a verb.
+
+mod demo;
+mod serve;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Bounces each HTTP request to the right backend, by its Host, as routes.toml says.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+struct Carom {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// The routes file (bouncy's command line: `carom ROUTES PORT [ADDRESS]`)
+    #[arg(requires = "port")]
+    routes: Option<PathBuf>,
+    /// The port to listen on
+    port: Option<u16>,
+    /// The address to listen on [default: every one]
+    address: Option<std::net::IpAddr>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Serve the routes, and follow the file as it changes
+    Serve(Serve),
+    /// Show the job at once: embedded backends, and a routes file to edit
+    Demo {
+        /// The port to listen on
+        #[arg(long, default_value_t = 8080)]
+        port: u16,
+    },
+}
+
+/// What `serve` is told.
+#[derive(Args, Debug, Default)]
+struct Serve {
+    /// The routes file [default: the first of routes.toml, config/routes.toml, /etc/carom/routes.toml]
+    routes: Option<PathBuf>,
+    /// carom.toml: times, limits, logs; needed for nothing
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// An address to listen on, as often as needed: `[::]:80`, `127.0.0.1:8080`, `:8080` [default: [::]:80]
+    #[arg(long, value_parser = carom::config::file::listen_address)]
+    listen: Vec<SocketAddr>,
+    /// Threads that carry requests [default: one a core]
+    #[arg(long)]
+    workers: Option<usize>,
+}
+
+/// Runs the program.
+pub(crate) fn run() -> ExitCode {
+    let carom = Carom::parse();
+    match (carom.verb, carom.routes, carom.port) {
+        (Some(Verb::Serve(serve)), ..) => serve::run(serve),
+        (Some(Verb::Demo { port }), ..) => {
+            demo::run(port, |routes, listen| serve::run(Serve { routes: Some(routes), listen, ..Serve::default() }))
+        }
+        (None, Some(routes), Some(port)) => {
+            let address = carom.address.unwrap_or(std::net::Ipv6Addr::UNSPECIFIED.into());
+            let listen = vec![SocketAddr::new(address, port)];
+            serve::run(Serve { routes: Some(routes), listen, ..Serve::default() })
+        }
+        // clap asks for one of these.
+        (None, ..) => ExitCode::from(2),
+    }
+}

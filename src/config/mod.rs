@@ -6,15 +6,29 @@
 
 mod answer;
 pub mod diff;
+pub mod file;
+mod folders;
 mod from_json;
 mod from_toml;
 mod keys;
+mod look;
 mod names;
 mod node;
+mod quantity;
 pub mod report;
 mod reuse;
 pub mod routes;
+mod settle;
 mod target;
 mod text;
+pub mod watch;
+
+use std::path::PathBuf;
 
 pub use text::LARGEST_FILE;
+
+/// The routes file when none is named: the first that exists of `routes.toml`, `config/routes.toml` and
+/// `/etc/carom/routes.toml`.
+pub fn default_routes_path() -> Option<PathBuf> {
+    ["routes.toml", "config/routes.toml", "/etc/carom/routes.toml"].iter().map(PathBuf::from).find(|path| path.exists())
+}

@@ -286,7 +286,7 @@ impl Connection<'_> {
                         }
                         return Ok(Followed::By(match keep_client {
                             true if self.skip_body(exchange).await => Next::Keep,
-                            false if !exchange.head.keep_alive && exchange.body.is_done() => Next::Close,
+                            false if !exchange.head.keep_alive && exchange.is_received() => Next::Close,
                             // The client did not expect the end, or still sends.
                             _ => Next::Linger,
                         }));
@@ -308,7 +308,7 @@ impl Connection<'_> {
 
     /// Gets what is left of the request body out of the way of the next request.
     async fn skip_body(&mut self, exchange: &mut Exchange) -> bool {
-        if exchange.body.is_done() {
+        if exchange.is_received() {
             return true;
         }
         let skipping = exchange.skip_body(&mut self.stream, &self.settings.limits);
@@ -319,8 +319,10 @@ impl Connection<'_> {
     async fn refuse(&mut self, exchange: &mut Exchange, refusal: Refusal, notes: &mut Notes) -> Next {
         let row = refusal.row();
         notes.reason = Some((row.code, row.fault));
-        if row.status == 400 || row.status == 408 || exchange.head.length == 0 {
-            // Where this request ends is not known, so neither is where the next one begins.
+        let ambiguous = matches!(row.status, 400 | 408) || exchange.head.length == 0;
+        if ambiguous || matches!(refusal, Refusal::BackendGarbled(_)) {
+            // Where this request ends is not known, so neither is where the next one begins. And a client whose
+            // backend breaks the framing gets the same end whether or not the broken part came with the head.
             exchange.head.keep_alive = false;
         }
         self.answer(exchange, row.status, |out, manner| answer::refusal(out, refusal, manner)).await

@@ -271,6 +271,11 @@ impl Exchange {
         ended
     }
 
+    /// Whether the request has been read, and taken, to its end.
+    pub(crate) fn is_received(&self) -> bool {
+        self.body.is_done() && self.head_in_buffer == 0 && self.body_taken == 0
+    }
+
     /// Reads what is left of the request body and throws it away. `false` when that is more than `limits.leftover`,
     /// or not a body, or nothing comes any more.
     pub(crate) async fn skip_body(&mut self, client: &mut Stream, limits: &Limits) -> bool {

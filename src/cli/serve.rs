@@ -1,0 +1,268 @@
+//! `carom serve`: the proxy, its routes file, and the signals that it listens to.
+//!
+//! The workers carry requests; this thread watches the file and waits for signals.
+
+use std::io::IsTerminal;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use carom::bounce::Routes;
+use carom::config::diff::Diff;
+use carom::config::file::{self, Config};
+use carom::config::report::Report;
+use carom::config::watch::{Seen, Watch};
+use carom::config::{default_routes_path, routes};
+use carom::ops::access::{Access, Format, Writer};
+use carom::proxy::{BindError, Drained, Proxy};
+use carom::table::Table;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::Serve;
+
+/// Why `serve` did not serve: what to say, and how to exit.
+struct Failure {
+    text: String,
+    code: u8,
+}
+
+/// The configuration is wrong.
+const WRONG: u8 = 1;
+
+/// The system does not give what is needed: an address, a thread, a file.
+const REFUSED: u8 = 3;
+
+/// Serves until a signal says stop.
+pub(super) fn run(serve: Serve) -> ExitCode {
+    log_to_stderr();
+    match start(serve).and_then(Running::run) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{}", failure.text.trim_end());
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Everything that is there before the first request.
+struct Running {
+    proxy: Proxy,
+    routes: Arc<Routes>,
+    follow: Follow,
+    log: Option<Writer>,
+}
+
+/// The routes file and whoever publishes it.
+struct Follow {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    listening: Vec<SocketAddr>,
+    routes: Arc<Routes>,
+}
+
+fn start(serve: Serve) -> Result<Running, Failure> {
+    let config = configuration(serve.config.as_deref()).map_err(|report| wrong(&report))?;
+    let path = routes_path(serve.routes, &config)?;
+    let listen = [serve.listen, config.listen.clone()].into_iter().find(|addresses| !addresses.is_empty());
+    let listen = listen.unwrap_or_else(|| vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80)]);
+    let (bytes, table) = routes::load(&path, &listen).map_err(|report| wrong(&report))?;
+    let table = Arc::new(table);
+    let routes = Arc::new(Routes::new(Arc::clone(&table)));
+
+    raise_descriptor_limit();
+    let mut builder = Proxy::builder()
+        .workers(serve.workers.unwrap_or(config.workers))
+        .settings(config.settings.clone())
+        .decide(Arc::clone(&routes));
+    for address in listen {
+        builder = builder.listen(address);
+    }
+    let mut log = None;
+    if let Some((access, writer)) = access_log(&config)? {
+        builder = builder.observe(access);
+        log = Some(writer);
+    }
+    let proxy = builder.bind().map_err(|error| cannot_listen(&error))?;
+    eprintln!("{}", ready(proxy.addresses(), &path, &table));
+    let listening = proxy.addresses().to_vec();
+    Ok(Running { proxy, follow: Follow { path, bytes, listening, routes: Arc::clone(&routes) }, routes, log })
+}
+
+pub(super) fn configuration(path: Option<&Path>) -> Result<Config, Report> {
+    path.map_or_else(|| Ok(Config::default()), Config::load)
+}
+
+/// The routes file: the one named here, or in carom.toml, or the first that exists of the usual places.
+fn routes_path(named: Option<PathBuf>, config: &Config) -> Result<PathBuf, Failure> {
+    named.or_else(|| config.routes.clone()).or_else(default_routes_path).ok_or_else(|| Failure {
+        text:
+            "carom: no routes file: name one (`carom serve routes.toml`), or make routes.toml, config/routes.toml or \
+               /etc/carom/routes.toml\nhelp: \"example.com\" = 8001   is a whole one; `carom demo` shows it at work"
+                .to_owned(),
+        code: WRONG,
+    })
+}
+
+impl Running {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
+        let code = runtime.block_on(async {
+            let mut stop = Stop::new().map_err(refused)?;
+            let mut again = Stop::new().map_err(refused)?;
+            let hangup = signal(SignalKind::hangup()).map_err(refused)?;
+            let mut followed = Box::pin(self.follow.for_ever(hangup));
+            let shutdown = async {
+                tokio::select! {
+                    () = &mut followed => {}
+                    name = stop.asked() => eprintln!("carom: {name}: answering what is in flight; once more ends at once"),
+                }
+            };
+            let drained = tokio::select! {
+                drained = self.proxy.run_until(shutdown) => drained.map_err(refused)?,
+                code = again.twice() => return Ok(code),
+            };
+            let Drained { cut } = drained;
+            match cut {
+                0 => eprintln!("carom: stopped"),
+                cut => eprintln!("carom: stopped; {cut} connections were still busy at timeouts.drain and were cut off"),
+            }
+            Ok(ExitCode::SUCCESS)
+        })?;
+        drop(self.routes);
+        if let Some(log) = self.log {
+            log.finish();
+        }
+        Ok(code)
+    }
+}
+
+impl Follow {
+    /// Publishes every new content of the file that can be published.
+    async fn for_ever(self, mut hangup: Signal) {
+        let mut watch = Watch::new(&self.path, Some(self.bytes.clone()));
+        let name = self.path.file_name().map_or_else(|| self.path.display().to_string(), |n| n.display().to_string());
+        loop {
+            let seen = tokio::select! {
+                seen = watch.changed() => seen,
+                Some(()) = hangup.recv() => {
+                    watch.now();
+                    continue;
+                }
+            };
+            match seen {
+                Seen::Content(bytes) => self.publish(&name, &bytes),
+                Seen::Missing => eprintln!("{name} is gone: the routes that run stay until it is back"),
+                Seen::Unreadable(why) => eprintln!("{name} can't be read ({why}): the routes that run stay"),
+            }
+        }
+    }
+
+    fn publish(&self, name: &str, bytes: &[u8]) {
+        let running = self.routes.current();
+        let table = match routes::parse(&self.path, bytes, &self.listening, Some(&running)) {
+            Ok(table) => Arc::new(table),
+            Err(report) => {
+                eprintln!("{}", report.render(colors()).trim_end());
+                eprintln!("{name} was not applied: the routes that run stay");
+                return;
+            }
+        };
+        let diff = Diff::between(&running, &table);
+        // Given back here, so that a large table is freed on this thread and not on one that carries requests.
+        let last = self.routes.publish(table);
+        match diff.is_empty() {
+            true => eprintln!("{name} read again: no route has changed"),
+            false => eprintln!("{}", diff.block(name).trim_end()),
+        }
+        drop((running, last));
+    }
+}
+
+/// The signals that ask for a stop.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn asked(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+
+    /// The second one: the exit code that says so.
+    async fn twice(&mut self) -> ExitCode {
+        self.asked().await;
+        let name = self.asked().await;
+        eprintln!("carom: {name} again: ended at once");
+        ExitCode::from(if name == "SIGINT" { 130 } else { 143 })
+    }
+}
+
+/// `carom: listening on http://[::]:80 — 12 routes from routes.toml`
+fn ready(addresses: &[SocketAddr], path: &Path, table: &Table) -> String {
+    let addresses: Vec<_> = addresses.iter().map(|address| format!("http://{address}")).collect();
+    let routes = table.routes().len();
+    let s = if routes == 1 { "" } else { "s" };
+    format!("carom: listening on {} — {routes} route{s} from {}", addresses.join(", "), path.display())
+}
+
+fn access_log(config: &Config) -> Result<Option<(Access, Writer)>, Failure> {
+    let stdout = std::io::stdout().is_terminal();
+    let terminal = stdout && config.log.access == file::Access::Stdout;
+    let format = match config.log.format {
+        Some(file::Format::Pretty) => Format::Pretty { color: terminal && colors() },
+        Some(file::Format::Json) => Format::Json,
+        None if terminal => Format::Pretty { color: colors() },
+        None => Format::Json,
+    };
+    match &config.log.access {
+        file::Access::Off => Ok(None),
+        file::Access::Stdout => Access::to_stdout(format).map(Some).map_err(refused),
+        file::Access::File(path) => Access::to_file(path, format).map(Some).map_err(|error| Failure {
+            text: format!("carom: the access log {} can't be opened: {error}", path.display()),
+            code: REFUSED,
+        }),
+    }
+}
+
+/// As many descriptors as this process may have: each client is two.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where that is not allowed, what there is has to do: the number of clients follows from it.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("CAROM_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second one in a process stays unused: the first goes on.
+    let _ = subscriber.with_target(false).with_ansi(colors()).try_init();
+}
+
+/// Whether standard error is a terminal that has colors, and nobody asked for none (no-color.org).
+fn colors() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn wrong(report: &Report) -> Failure {
+    Failure { text: report.render(colors()), code: WRONG }
+}
+
+fn cannot_listen(error: &BindError) -> Failure {
+    Failure { text: format!("carom: {error}\nhelp: {}", error.help().replace('\n', "\n      ")), code: REFUSED }
+}
+
+fn refused(error: std::io::Error) -> Failure {
+    Failure { text: format!("carom: {error}"), code: REFUSED }
+}

@@ -1,0 +1,394 @@
+//! `carom.toml`: everything that can be tuned, each key with a default. The file itself is needed for nothing.
+//!
+//! `config/carom.toml` lists every key; a test here holds it to that.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+
+use crate::settings::{ForwardedFields, Forwarding, Limits, MOST_FIELDS, Settings, Timeouts};
+
+use super::keys::{Keys, noted};
+use super::node::{Entry, Node, Value};
+use super::report::{Problem, Report};
+use super::text::Text;
+use super::{from_toml, names, quantity};
+
+/// What `carom.toml` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The routes file, as it is written: a relative path is from where carom is started. Default: see
+    /// [`default_routes_path`](super::default_routes_path).
+    pub routes: Option<PathBuf>,
+    /// Worker threads; 0 for one per core. Default: 0.
+    pub workers: usize,
+    /// Where to listen; empty when nothing is said. Default: empty.
+    pub listen: Vec<SocketAddr>,
+    /// What connections ask for while they run.
+    pub settings: Settings,
+    /// What is said about requests.
+    pub log: Log,
+}
+
+/// What is said about requests, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Where the access lines go.
+    pub access: Access,
+    /// How they look; `None`: pretty on a terminal, JSON otherwise.
+    pub format: Option<Format>,
+}
+
+/// Where access lines go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// To standard output.
+    #[default]
+    Stdout,
+    /// Nowhere.
+    Off,
+    /// To the end of a file.
+    File(PathBuf),
+}
+
+/// How access lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Pretty,
+    /// For programs: one JSON object a line.
+    Json,
+}
+
+/// The most worker threads.
+const MOST_WORKERS: i64 = 1024;
+
+/// The most addresses to listen on.
+const MOST_LISTENERS: usize = 256;
+
+/// The most networks that are trusted.
+const MOST_TRUSTED: usize = 4096;
+
+/// The largest of what is held in memory for one message part.
+const LARGEST_HEAD: u64 = 16 << 20;
+
+const TOP: Keys = Keys {
+    of: "carom.toml",
+    known: &["routes", "workers", "listen", "timeouts", "limits", "forwarded", "errors", "log"],
+    later: &["control", "status", "certs", "tls"],
+};
+
+const LISTEN: Keys = Keys { of: "[[listen]]", known: &["address"], later: &["tls", "proxy_protocol", "certs"] };
+
+const TIMEOUTS: Keys = Keys {
+    of: "[timeouts]",
+    known: &[
+        "head",
+        "body",
+        "connect",
+        "response_head",
+        "response_body",
+        "send",
+        "idle",
+        "backend_idle",
+        "tunnel",
+        "half_closed",
+        "drain",
+    ],
+    later: &[],
+};
+
+const LIMITS: Keys = Keys {
+    of: "[limits]",
+    known: &[
+        "head",
+        "target",
+        "fields",
+        "body",
+        "response_head",
+        "chunk_line",
+        "leftover",
+        "connections",
+        "backend_idle",
+    ],
+    later: &[],
+};
+
+const FORWARDED: Keys = Keys { of: "[forwarded]", known: &["send", "trust"], later: &[] };
+
+const ERRORS: Keys = Keys { of: "[errors]", known: &["field"], later: &["pages"] };
+
+const LOG: Keys = Keys { of: "[log]", known: &["access", "format"], later: &["level", "error"] };
+
+/// What `forwarded.send` may be.
+const SENDS: &[&str] = &["x-forwarded", "forwarded", "both", "none"];
+
+impl Config {
+    /// Reads `carom.toml`.
+    ///
+    /// # Errors
+    /// A file that can't be read, and all that [`Config::parse`] finds.
+    pub fn load(path: &Path) -> Result<Self, Report> {
+        Self::parse(path, &super::text::read(path)?)
+    }
+
+    /// Reads the content of a `carom.toml`; `path` names it in errors.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its place.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Report> {
+        let text = Text::new(path, bytes)?;
+        let (entries, mut problems) = from_toml::entries(text.content);
+        let mut config = Self::default();
+        TOP.read(
+            &entries,
+            &mut problems,
+            |entry| section_of(&entry.key),
+            |key, entry, problems| {
+                config.section(key, &entry.node, problems);
+            },
+        );
+        if problems.is_empty() { Ok(config) } else { Err(Report::new(path, text.content, problems)) }
+    }
+
+    fn section(&mut self, key: &str, node: &Node<'_>, problems: &mut Vec<Problem>) {
+        match key {
+            "routes" => self.routes = noted(path(node, "the path of the routes file"), problems),
+            "workers" => {
+                if let Some(workers) = noted(node.number("a number of workers", 0..=MOST_WORKERS), problems) {
+                    self.workers = usize::try_from(workers).unwrap_or(0);
+                }
+            }
+            "listen" => self.listen = listeners(node, problems),
+            "timeouts" => timeouts(&mut self.settings.timeouts, node, problems),
+            "limits" => limits(&mut self.settings.limits, node, problems),
+            "forwarded" => forwarding(&mut self.settings.forwarding, node, problems),
+            "errors" => section(&ERRORS, node, problems, |_, entry, problems| {
+                set(&mut self.settings.error_field, entry.node.flag("true or false"), problems);
+            }),
+            _ => log(&mut self.log, node, problems),
+        }
+    }
+}
+
+/// Reads an address to listen on: `[::]:80`, `127.0.0.1:8080`, `:8080` and `8080` for every address.
+///
+/// # Errors
+/// What is wrong with it and what would be right.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) {
+        let port = port.parse().map_err(|_| format!("{port} is no port: 0 to 65535"))?;
+        return Ok((std::net::Ipv6Addr::UNSPECIFIED, port).into());
+    }
+    if let Some(port) = text.strip_prefix("localhost:") {
+        return Err(format!("to listen on this machine only, name the address: \"127.0.0.1:{port}\""));
+    }
+    if let Some(port) = text.strip_prefix("*:") {
+        return Err(format!("for every address write \"[::]:{port}\""));
+    }
+    text.parse().map_err(|_| "an address is written \"[::]:80\", \"127.0.0.1:8080\" or \"8080\"".to_owned())
+}
+
+fn listeners(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
+    let items = node.items();
+    if items.len() > MOST_LISTENERS {
+        problems.push(Problem::at(&node.span, format!("at most {MOST_LISTENERS} addresses to listen on")));
+        return Vec::new();
+    }
+    let mut addresses = Vec::new();
+    for item in items {
+        let example = "[[listen]] on a line of its own, then address = \"[::]:80\"";
+        let Some(entries) = noted(item.entries("a table").map_err(|problem| problem.help(example)), problems) else {
+            continue;
+        };
+        let before = problems.len();
+        let mut address = None;
+        LISTEN.read(
+            entries,
+            problems,
+            |_| None,
+            |_, entry, problems| {
+                address = noted(listener(&entry.node), problems);
+            },
+        );
+        match address {
+            Some(address) if addresses.contains(&address) => {
+                problems.push(Problem::at(&item.span, format!("{address} is listened on twice")));
+            }
+            Some(address) => addresses.push(address),
+            None if problems.len() == before => {
+                problems.push(Problem::at(&item.span, "[[listen]] needs an address").help("address = \"[::]:80\""));
+            }
+            None => {}
+        }
+    }
+    addresses
+}
+
+fn listener(node: &Node<'_>) -> Result<SocketAddr, Problem> {
+    if let Value::Integer(Some(port)) = node.value {
+        return Err(Problem::at(&node.span, "an address stands in quotes").help(format!("\"[::]:{port}\"")));
+    }
+    let text = node.text("an address such as \"[::]:80\"")?;
+    listen_address(text).map_err(|help| Problem::at(&node.span, "not an address to listen on").help(help))
+}
+
+fn timeouts(timeouts: &mut Timeouts, node: &Node<'_>, problems: &mut Vec<Problem>) {
+    section(&TIMEOUTS, node, problems, |key, entry, problems| {
+        let place = match key {
+            "head" => &mut timeouts.head,
+            "body" => &mut timeouts.body,
+            "connect" => &mut timeouts.connect,
+            "response_head" => &mut timeouts.response_head,
+            "response_body" => &mut timeouts.response_body,
+            "send" => &mut timeouts.send,
+            "idle" => &mut timeouts.idle,
+            "backend_idle" => &mut timeouts.backend_idle,
+            "half_closed" => &mut timeouts.half_closed,
+            "tunnel" => return set(&mut timeouts.tunnel, quantity::duration_or_off(&entry.node), problems),
+            _ => &mut timeouts.drain,
+        };
+        set(place, quantity::duration(&entry.node), problems);
+    });
+}
+
+fn limits(limits: &mut Limits, node: &Node<'_>, problems: &mut Vec<Problem>) {
+    let fields = u64::try_from(MOST_FIELDS).unwrap_or(u64::MAX);
+    section(&LIMITS, node, problems, |key, entry, problems| {
+        let node = &entry.node;
+        match key {
+            "head" => set(&mut limits.head, bytes(node, 1024, LARGEST_HEAD), problems),
+            "target" => set(&mut limits.target, bytes(node, 256, LARGEST_HEAD), problems),
+            "fields" => set(&mut limits.fields, count(node, "a number of fields", 8, fields), problems),
+            "body" => set(&mut limits.body, body(node), problems),
+            "response_head" => set(&mut limits.response_head, bytes(node, 1024, LARGEST_HEAD), problems),
+            "chunk_line" => set(&mut limits.chunk_line, bytes(node, 64, 1 << 20), problems),
+            "leftover" => set(&mut limits.leftover, quantity::size(node, 0, 1 << 30), problems),
+            "connections" => set(&mut limits.connections, count(node, "a number of connections", 0, 1 << 24), problems),
+            _ => set(&mut limits.backend_idle, count(node, "a number of connections", 0, 1 << 20), problems),
+        }
+    });
+}
+
+fn bytes(node: &Node<'_>, least: u64, most: u64) -> Result<usize, Problem> {
+    quantity::size(node, least, most).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+fn count(node: &Node<'_>, what: &str, least: u64, most: u64) -> Result<usize, Problem> {
+    let bounds = i64::try_from(least).unwrap_or(0)..=i64::try_from(most).unwrap_or(i64::MAX);
+    node.number(what, bounds).map(|number| usize::try_from(number).unwrap_or(0))
+}
+
+/// A size, or `"off"` for any.
+fn body(node: &Node<'_>) -> Result<Option<u64>, Problem> {
+    match &node.value {
+        Value::String(text) if text == "off" => Ok(None),
+        _ => quantity::size(node, 1, u64::MAX).map(Some).map_err(|problem| problem.help("\"off\" takes any")),
+    }
+}
+
+fn forwarding(forwarding: &mut Forwarding, node: &Node<'_>, problems: &mut Vec<Problem>) {
+    section(&FORWARDED, node, problems, |key, entry, problems| match key {
+        "send" => set(&mut forwarding.send, send(&entry.node), problems),
+        _ => {
+            let items = entry.node.items();
+            if items.len() > MOST_TRUSTED {
+                problems.push(Problem::at(&entry.node.span, format!("at most {MOST_TRUSTED} networks")));
+                return;
+            }
+            let nets = items.iter().filter_map(|item| noted(net(item), problems)).collect();
+            forwarding.trust = nets;
+        }
+    });
+}
+
+fn send(node: &Node<'_>) -> Result<ForwardedFields, Problem> {
+    match node
+        .text("which fields to send")
+        .map_err(|problem| problem.help(format!("one of {}", names::listed(SENDS))))?
+    {
+        "x-forwarded" => Ok(ForwardedFields::XForwarded),
+        "forwarded" => Ok(ForwardedFields::Forwarded),
+        "both" => Ok(ForwardedFields::Both),
+        "none" => Ok(ForwardedFields::None),
+        other => Err(Problem::at(&node.span, format!("no fields are called \"{other}\""))
+            .help(names::did_you_mean(other, SENDS))),
+    }
+}
+
+/// A network, or one address.
+fn net(node: &Node<'_>) -> Result<IpNet, Problem> {
+    let text = node.text("an address or a network")?;
+    text.parse::<IpNet>()
+        .map(|net| net.trunc())
+        .or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from))
+        .map_err(|_| Problem::at(&node.span, "not an address or a network").help("such as \"10.0.0.0/8\" or \"::1\""))
+}
+
+fn log(log: &mut Log, node: &Node<'_>, problems: &mut Vec<Problem>) {
+    section(&LOG, node, problems, |key, entry, problems| match key {
+        "access" => set(&mut log.access, access(&entry.node), problems),
+        _ => set(&mut log.format, format(&entry.node).map(Some), problems),
+    });
+}
+
+fn access(node: &Node<'_>) -> Result<Access, Problem> {
+    match node.text("\"stdout\", \"off\" or the path of a file")? {
+        "stdout" => Ok(Access::Stdout),
+        "off" => Ok(Access::Off),
+        "stderr" => Err(Problem::at(&node.span, "stderr is for what the operator must see").help("\"stdout\"")),
+        _ => path(node, "a path").map(Access::File),
+    }
+}
+
+fn format(node: &Node<'_>) -> Result<Format, Problem> {
+    match node.text("\"pretty\" or \"json\"")? {
+        "pretty" => Ok(Format::Pretty),
+        "json" => Ok(Format::Json),
+        "combined" => Err(Problem::at(&node.span, "not yet: format \"combined\"").help("\"pretty\" or \"json\"")),
+        other => Err(Problem::at(&node.span, format!("no format is called \"{other}\""))
+            .help(names::did_you_mean(other, &["pretty", "json"]))),
+    }
+}
+
+fn path(node: &Node<'_>, what: &str) -> Result<PathBuf, Problem> {
+    match node.text(what)? {
+        text if text.is_empty() || text.contains('\0') => Err(Problem::at(&node.span, "not a path")),
+        text => Ok(PathBuf::from(text)),
+    }
+}
+
+/// Reads a section of the file key by key.
+fn section<'n, 't>(
+    keys: &Keys,
+    node: &'n Node<'t>,
+    problems: &mut Vec<Problem>,
+    take: impl FnMut(&'static str, &'n Entry<'t>, &mut Vec<Problem>),
+) {
+    let entries = node.entries("a table").map_err(|problem| problem.help(format!("it is a section: {}", keys.of)));
+    if let Some(entries) = noted(entries, problems) {
+        keys.read(entries, problems, |_| None, take);
+    }
+}
+
+fn set<T>(place: &mut T, value: Result<T, Problem>, problems: &mut Vec<Problem>) {
+    if let Some(value) = noted(value, problems) {
+        *place = value;
+    }
+}
+
+/// What is at the top but belongs into a section, or into the routes file.
+fn section_of(key: &str) -> Option<String> {
+    if key.contains(['.', '*', '/']) {
+        return Some("hosts stand in the routes file, not here".to_owned());
+    }
+    let sections = [&TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &LOG];
+    let found = sections.iter().find(|section| section.known.contains(&key))?;
+    Some(format!("it stands in {}", found.of))
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

@@ -1,0 +1,181 @@
+//! A file that is read again whenever it was saved, however it was saved.
+//!
+//! Events say soon that something happened; a slow poll says it in any case, where events get lost, can't be set up,
+//! or don't exist (network file systems, some container mounts). Neither is believed: what counts is that the content
+//! differs from what was taken last, and that it has settled ([`settle`](super::settle)).
+//!
+//! Reads the file on the thread that awaits [`Watch::changed`]: one that serves requests should not.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::folders::{Event, Folders};
+use super::look::{self, Stamp};
+use super::settle::{Pace, Saved, Settling, Verdict};
+
+pub use super::settle::Seen;
+
+/// A watched file.
+#[derive(Debug)]
+pub struct Watch {
+    path: PathBuf,
+    folders: Folders,
+    settling: Settling,
+    /// As the file was when it was last read.
+    stamp: Option<Stamp>,
+    /// As it was when its content was last taken.
+    taken: Option<Stamp>,
+    /// It has to be read even if the stamp is the same.
+    unread: bool,
+    next_poll: Instant,
+    polls: u32,
+    /// What events have said since the last look about how it was saved.
+    saved: Option<Saved>,
+    warned: bool,
+    events_wanted: bool,
+}
+
+/// How often the file is looked at when no event says so.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Events come in swarms: one look serves all that come within this time.
+const BREATH: Duration = Duration::from_millis(5);
+
+/// Every so many polls the content is compared although the file looks untouched.
+const POLLS_A_READ: u32 = 10;
+
+/// Every so many polls it is tried again to get events, after that has failed.
+const POLLS_A_RETRY: u32 = 30;
+
+impl Watch {
+    /// Watches a file whose content, as far as it is applied already, is `running`.
+    /// What differs from that is what [`Watch::changed`] gives first.
+    pub fn new(path: impl Into<PathBuf>, running: Option<Vec<u8>>) -> Self {
+        let mut watch = Self::polling(path, running);
+        watch.events_wanted = true;
+        watch.arm();
+        watch
+    }
+
+    /// Watches without events, by the poll alone.
+    pub fn polling(path: impl Into<PathBuf>, running: Option<Vec<u8>>) -> Self {
+        let path = path.into();
+        let stamp = Stamp::of(&path);
+        Self {
+            path,
+            folders: Folders::new(),
+            settling: Settling::new(Pace::NORMAL, running),
+            stamp: None,
+            taken: stamp,
+            unread: true,
+            next_poll: Instant::now(),
+            polls: 0,
+            saved: None,
+            warned: false,
+            events_wanted: false,
+        }
+    }
+
+    /// The watched path, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes [`Watch::changed`] give the current content even if it is the same: for SIGHUP.
+    pub fn now(&mut self) {
+        self.settling.ask();
+        self.unread = true;
+        self.next_poll = Instant::now();
+    }
+
+    /// Waits for a content that differs from the last one and has settled. Safe to cancel: what was noticed is kept.
+    pub async fn changed(&mut self) -> Seen {
+        loop {
+            let until = match self.look() {
+                Verdict::Take(seen) => {
+                    self.taken = self.stamp;
+                    return seen;
+                }
+                Verdict::Wait(until) => until.min(self.next_poll),
+                Verdict::Same => self.next_poll,
+            };
+            tokio::select! {
+                event = self.folders.event() => {
+                    self.note(event);
+                    tokio::time::sleep(BREATH).await;
+                }
+                () = tokio::time::sleep_until(until.into()) => {}
+            }
+        }
+    }
+
+    /// Looks at the file, as closely as there is reason to.
+    fn look(&mut self) -> Verdict {
+        while let Some(event) = self.folders.event_now() {
+            self.note(event);
+        }
+        let now = Instant::now();
+        let polled = now >= self.next_poll;
+        if polled {
+            self.next_poll = now + POLL;
+            self.polls = self.polls.wrapping_add(1);
+            self.unread |= self.polls.is_multiple_of(POLLS_A_READ);
+            if !self.folders.is_armed() && self.polls.is_multiple_of(POLLS_A_RETRY) {
+                self.folders.disarm();
+            }
+        }
+        if polled || self.unread || self.saved.is_some() {
+            // What came between the look before and the new watches has no event.
+            self.unread |= self.arm();
+        }
+        let stamp = Stamp::of(&self.path);
+        let touched = stamp != self.stamp;
+        let saved = self.saved.take().or_else(|| (touched && self.is_new_file(stamp)).then_some(Saved::Renamed));
+        self.stamp = stamp;
+        if !touched && !self.unread && saved.is_none() {
+            return self.settling.untouched(now);
+        }
+        self.unread = false;
+        self.settling.observe(now, look::read(&self.path), saved)
+    }
+
+    /// Whether it is another file than the one whose content was taken.
+    fn is_new_file(&self, stamp: Option<Stamp>) -> bool {
+        match (stamp, self.taken) {
+            (Some(new), Some(old)) => new.identity != old.identity,
+            _ => false,
+        }
+    }
+
+    /// The last save counts: a write after a close means that there is more to come.
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Saved(saved) => self.saved = Some(saved),
+            Event::Look | Event::Lost => self.unread = true,
+        }
+    }
+
+    /// Sees to it that the right folders are watched. Says whether that has changed.
+    fn arm(&mut self) -> bool {
+        if !self.events_wanted {
+            return false;
+        }
+        match self.folders.arm(&self.path) {
+            Ok(changed) => changed,
+            Err(error) => {
+                if !self.warned {
+                    self.warned = true;
+                    tracing::warn!(
+                        file = %self.path.display(), %error,
+                        "no file events; looking every second instead (is fs.inotify.max_user_instances used up?)"
+                    );
+                }
+                false
+            }
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+#[path = "watch_tests.rs"]
+mod tests;

@@ -1,0 +1,3 @@
+//! What keeps a proxy well and visible, off the data path.
+
+pub mod access;
