@@ -115,7 +115,7 @@ impl Setup {
             command.args(["--listen", address]);
         }
         command.args(["--workers", &self.workers.to_string()]);
-        command.current_dir(folder).env_remove("RUST_LOG");
+        command.current_dir(folder).env_remove("CAROM_LOG");
         (command, routes)
     }
 
@@ -144,7 +144,7 @@ impl Carom {
     pub fn from_config(config: &Path) -> Self {
         let folder = tempfile::tempdir().expect("folder");
         let mut command = Command::new(BINARY);
-        command.arg("serve").arg("--config").arg(config).current_dir(folder.path()).env_remove("RUST_LOG");
+        command.arg("serve").arg("--config").arg(config).current_dir(folder.path()).env_remove("CAROM_LOG");
         let routes = folder.path().join("routes.toml");
         Self::spawn(&mut command, folder, routes)
     }
@@ -296,6 +296,14 @@ impl Carom {
     pub fn assert_running(&self) {
         let status = self.status.look(|status| *status);
         assert!(status.is_none(), "carom ended with {status:?}; it said {:#?}", self.stderr.look(Vec::clone));
+    }
+
+    /// Open descriptors once it has served a request, and so has all that it needs for itself, that client left out.
+    #[track_caller]
+    pub fn descriptors_at_rest(&self) -> usize {
+        let mut client = self.client();
+        assert_eq!(client.get("nobody.at-rest.test", "/").status(), 404);
+        self.descriptors() - 1
     }
 
     /// Open descriptors.

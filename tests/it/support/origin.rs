@@ -41,6 +41,8 @@ pub struct Connection {
     pub bytes: Vec<u8>,
     /// How the other side ended, once the script has read that far.
     pub end: Option<End>,
+    /// The script is over, and its side of the connection has ended.
+    pub over: bool,
 }
 
 /// The script's end of a connection.
@@ -175,6 +177,12 @@ impl Origin {
         self.wait("the end of a connection", |seen| seen.connections.get(connection).and_then(|c| c.end))
     }
 
+    /// Waits until a script is over: what it sent, and its end, are then on the other side.
+    #[track_caller]
+    pub fn wait_over(&self, connection: usize) {
+        self.wait("the end of a script", |seen| seen.connections.get(connection).filter(|c| c.over).map(|_| ()));
+    }
+
     /// How many connections were made to it before this call. Connections are accepted in the order in which they
     /// were made, so one more is made here and waited for.
     pub fn connections(&self) -> usize {
@@ -240,6 +248,9 @@ fn run(mut wire: Wire, seen: &Arc<Watched<Seen>>, script: &Arc<impl Fn(&mut Conn
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
             conn.fault(text.unwrap_or_else(|| "a script panicked".to_owned()));
         }
+        let Conn { wire, seen, .. } = conn;
+        drop(wire);
+        seen.change(|seen| seen.connections[index].over = true);
     });
 }
 
