@@ -356,3 +356,50 @@ fn one_broken_site_does_not_slow_the_others() {
     assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
     drop(held);
 }
+
+/// CPU time that is spent on waiting, over half a second.
+#[track_caller]
+fn assert_waits_quietly(what: &str, carom: &Carom) {
+    let before = carom.cpu_time();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let spent = carom.cpu_time() - before;
+    assert!(spent.as_millis() < 120, "{what} costs {spent:?} of half a second");
+}
+
+#[test]
+fn waiting_costs_nothing() {
+    let a = Origin::new(|conn| {
+        let Some(request) = conn.request() else { return };
+        match request.target() {
+            "/half" => {
+                conn.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n");
+                conn.half_close();
+                conn.wait_end();
+            }
+            "/large" => {
+                conn.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 1 << 30));
+                let block = vec![b'x'; 64 * 1024];
+                while conn.send(&block) {}
+            }
+            _ => conn.wait_end(),
+        }
+    });
+    let carom = Carom::to(a.port()).start();
+    let mut half_closed = carom.client();
+    half_closed.send(request("GET /never", "a.test", &[]));
+    half_closed.half_close();
+    let mut tunnel = carom.client();
+    tunnel.send(request("GET /half", "a.test", &["Connection: upgrade", "Upgrade: x"]));
+    assert_eq!(tunnel.response_head().status(), 101);
+    let mut upload = carom.client();
+    upload.send(request("POST /never", "a.test", &["Content-Length: 10"]) + "half");
+    let mut ahead = carom.client();
+    ahead.send(request("GET /never", "a.test", &[]) + &request("GET /next", "a.test", &[]).repeat(3000));
+    a.wait("four requests", |seen| (seen.requests.len() == 4).then_some(()));
+    assert_waits_quietly("what waits", &carom);
+    let mut stuck = carom.client();
+    stuck.send(request("GET /large", "a.test", &[]));
+    assert_eq!(stuck.response_head().status(), 200);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_waits_quietly("a reader that does not read", &carom);
+}

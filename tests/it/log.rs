@@ -123,21 +123,37 @@ fn an_interrupted_download_says_how_much_was_sent() {
 }
 
 #[test]
-fn the_log_can_be_turned_off_or_go_to_a_file() {
+fn the_log_can_go_to_a_file_or_be_turned_off() {
+    let a = Origin::named("a");
+    for (access, lines) in [("access.log", 1), ("off", 0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("access.log");
+        let access = if access == "off" { access.to_owned() } else { file.display().to_string() };
+        let text = format!("[[listen]]\naddress = \"127.0.0.1:0\"\n[log]\naccess = \"{access}\"\nformat = \"json\"\n");
+        std::fs::write(folder.path().join("own.toml"), text).unwrap();
+        std::fs::write(folder.path().join("routes.toml"), format!("\"a.test\" = {}\n", a.port())).unwrap();
+        let carom = Carom::in_folder(folder, &["serve", "--config", "own.toml", "--workers", "1"]);
+        assert_eq!(carom.client().get("a.test", "/x").status(), 200);
+        carom.signal(rustix::process::Signal::TERM);
+        assert_eq!(carom.exit_code(), Some(0));
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        assert_eq!(text.lines().count(), lines, "{text}");
+        assert!(text.lines().all(|line| line.contains("\"path\":\"/x\"")), "{text}");
+        assert!(carom.log().is_empty());
+    }
+}
+
+#[test]
+fn the_log_can_be_lines_that_other_tools_read() {
     let a = Origin::named("a");
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("access.log");
-    let text = format!(
-        "routes = \"{0}/routes.toml\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n[log]\naccess = \"{0}/access.log\"\nformat = \"json\"\n",
-        folder.path().display()
-    );
-    std::fs::write(folder.path().join("own.toml"), text).unwrap();
+    std::fs::write(folder.path().join("own.toml"), "[log]\naccess = \"access.log\"\nformat = \"combined\"\n").unwrap();
     std::fs::write(folder.path().join("routes.toml"), format!("\"a.test\" = {}\n", a.port())).unwrap();
-    let carom = Carom::from_config(&folder.path().join("own.toml"));
-    assert_eq!(carom.client().get("a.test", "/x").status(), 200);
+    let file = folder.path().join("access.log");
+    let carom = Carom::in_folder(folder, &["serve", "--config", "own.toml", "--listen", "127.0.0.1:0"]);
+    assert_eq!(carom.client().get("a.test", "/x?y").status(), 200);
     let read = || std::fs::read_to_string(&file).unwrap_or_default();
     crate::support::poll_until("the line in the file", || read().ends_with('\n'));
-    let entry: serde_json::Value = serde_json::from_str(&read()).unwrap();
-    assert_eq!(entry["path"], "/x");
-    assert!(carom.log().is_empty());
+    let line = read();
+    assert!(line.starts_with("127.0.0.1 - - [") && line.contains("] \"GET /x?y HTTP/1.1\" 200 "), "{line}");
 }

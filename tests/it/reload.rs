@@ -112,6 +112,42 @@ fn a_swap_of_the_folder_behind_a_link_is_seen() {
 }
 
 #[test]
+fn a_save_behind_a_link_to_another_folder_is_seen() {
+    let (one, two) = (Origin::named("one"), Origin::named("two"));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let file = elsewhere.path().join("sites.toml");
+    std::fs::write(&file, to(one.port())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    symlink(&file, folder.path().join("routes.toml")).unwrap();
+    let carom = Carom::in_folder(folder, &["serve", "--listen", "127.0.0.1:0", "--workers", "1"]);
+    assert_saves_with(&carom, &one, &two, |_, text| {
+        let new = elsewhere.path().join("sites.toml.new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, &file).unwrap();
+    });
+}
+
+#[test]
+fn a_file_named_without_a_folder_is_followed() {
+    let (one, two) = (Origin::named("one"), Origin::named("two"));
+    for arguments in [&["serve", "routes.toml", "--listen", "127.0.0.1:0"][..], &["routes.toml", "0", "127.0.0.1"]] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("routes.toml"), to(one.port())).unwrap();
+        let carom = Carom::in_folder(folder, arguments);
+        assert_saves_with(&carom, &one, &two, Carom::save_by_rename);
+    }
+}
+
+#[test]
+fn a_save_that_routes_to_our_own_port_is_refused() {
+    let (_one, _two, carom) = two();
+    let mark = carom.mark();
+    carom.save_by_rename(&to(carom.address().port()));
+    carom.stderr(mark, "where it is wrong", |line| line.contains("routes.toml:1:"));
+    assert_eq!(carom.client().get("a.test", "/").text(), "one GET /");
+}
+
+#[test]
 fn a_hangup_signal_reloads() {
     let (_one, two, carom) = two();
     let mark = carom.mark();

@@ -72,8 +72,12 @@ fn a_connection_that_dies_at_the_moment_of_reuse_costs_no_idempotent_request() {
     let mut client = carom.client();
     for round in 0..300 {
         let line = ["GET", "HEAD", "PUT", "DELETE"][round % 4];
-        let response = client.ask(request(&format!("{line} /{round}"), "a.test", &[]));
+        let response = client.ask(with_body(&format!("{line} /{round}"), "a.test", "hello"));
         assert_eq!(response.status(), 200, "{line} in round {round}: {:?}", response.error());
+    }
+    // What was sent again was sent whole.
+    for request in a.requests().iter().filter(|request| request.whole) {
+        assert_eq!(request.text(), "hello", "{}", request.start);
     }
     assert!(dying.load(Ordering::SeqCst) > 50, "no connection was used again");
 }

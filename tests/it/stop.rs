@@ -247,3 +247,26 @@ fn the_version_and_the_help_are_there() {
         assert!(said.contains(verb), "{verb} in {said}");
     }
 }
+
+#[test]
+fn a_flag_wins_over_the_configuration() {
+    let a = Origin::named("a");
+    let folder = tempfile::tempdir().unwrap();
+    let text = "routes = \"none.toml\"\n[[listen]]\naddress = \"192.0.2.1:1\"\n";
+    std::fs::write(folder.path().join("carom.toml"), text).unwrap();
+    std::fs::write(folder.path().join("routes.toml"), format!("\"a.test\" = {}\n", a.port())).unwrap();
+    let arguments = ["serve", "routes.toml", "--config", "carom.toml", "--listen", "127.0.0.1:0"];
+    let carom = Carom::in_folder(folder, &arguments);
+    assert_eq!(carom.client().get("a.test", "/").status(), 200);
+}
+
+#[test]
+fn the_routes_are_found_where_they_usually_are() {
+    let a = Origin::named("a");
+    let routes = format!("\"a.test\" = {}\n", a.port());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("config")).unwrap();
+    std::fs::write(folder.path().join("config/routes.toml"), &routes).unwrap();
+    let carom = Carom::in_folder(folder, &["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(carom.client().get("a.test", "/").status(), 200);
+}

@@ -144,6 +144,31 @@ fn bytes_that_a_client_sends_before_the_101_arrive_behind_it_and_once() {
 }
 
 #[test]
+fn many_early_bytes_arrive_as_well() {
+    let gate = Arc::new(Gate::default());
+    let told = Arc::clone(&gate);
+    let a = Origin::new(move |conn| {
+        conn.head();
+        told.wait();
+        conn.send(SWITCH);
+        conn.echo();
+    });
+    let carom = Carom::to(a.port()).start();
+    let mut client = carom.client();
+    let early = pattern(1 << 20);
+    client.send(request("GET /chat", "a.test", &ASK));
+    let mut sender = client.second_hand();
+    let sent = early.clone();
+    let sending = std::thread::spawn(move || sender.send(&sent));
+    a.wait("the request", |seen| seen.requests.first().map(|_| ()));
+    client.expect_silence(100);
+    gate.open();
+    assert_eq!(client.response_head().status(), 101);
+    assert!(client.exactly(early.len()) == early, "what came back is not what was sent");
+    sending.join().unwrap();
+}
+
+#[test]
 fn early_bytes_of_a_refused_upgrade_are_routed_as_what_they_are() {
     let a = Origin::new(|conn| {
         while let Some(request) = conn.request() {

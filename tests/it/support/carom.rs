@@ -139,12 +139,11 @@ impl Setup {
 }
 
 impl Carom {
-    /// Starts one that has everything from a configuration file.
+    /// Starts one in a folder, with these arguments.
     #[track_caller]
-    pub fn from_config(config: &Path) -> Self {
-        let folder = tempfile::tempdir().expect("folder");
+    pub fn in_folder(folder: tempfile::TempDir, arguments: &[&str]) -> Self {
         let mut command = Command::new(BINARY);
-        command.arg("serve").arg("--config").arg(config).current_dir(folder.path()).env_remove("CAROM_LOG");
+        command.args(arguments).current_dir(folder.path()).env_remove("CAROM_LOG");
         let routes = folder.path().join("routes.toml");
         Self::spawn(&mut command, folder, routes)
     }

@@ -10,20 +10,18 @@ use super::{request, shown};
 /// A raw connection to the program.
 pub struct Client {
     wire: Wire,
-    local: SocketAddr,
 }
 
 impl Client {
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap_or_else(|e| panic!("connect to {address}: {e}"));
-        let local = stream.local_addr().expect("address");
-        Self { wire: Wire::tcp(stream), local }
+        Self { wire: Wire::tcp(stream) }
     }
 
-    /// Its own address, as the log and the forwarding fields have it.
-    pub fn local(&self) -> SocketAddr {
-        self.local
+    /// The same connection once more, for a thread that sends while this one reads.
+    pub fn second_hand(&self) -> Self {
+        Self { wire: self.wire.second_hand() }
     }
 
     /// How long each read may take.

@@ -159,6 +159,14 @@ impl Wire {
         .ok();
     }
 
+    /// The same connection once more, with nothing of what has been read.
+    pub fn second_hand(&self) -> Self {
+        match &self.stream {
+            Stream::Tcp(stream) => Self::tcp(stream.try_clone().expect("clone")),
+            Stream::Unix(stream) => Self::unix(stream.try_clone().expect("clone")),
+        }
+    }
+
     /// How long each read may take in all.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
