@@ -142,18 +142,3 @@ fn the_log_can_go_to_a_file_or_be_turned_off() {
         assert!(carom.log().is_empty());
     }
 }
-
-#[test]
-fn the_log_can_be_lines_that_other_tools_read() {
-    let a = Origin::named("a");
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("own.toml"), "[log]\naccess = \"access.log\"\nformat = \"combined\"\n").unwrap();
-    std::fs::write(folder.path().join("routes.toml"), format!("\"a.test\" = {}\n", a.port())).unwrap();
-    let file = folder.path().join("access.log");
-    let carom = Carom::in_folder(folder, &["serve", "--config", "own.toml", "--listen", "127.0.0.1:0"]);
-    assert_eq!(carom.client().get("a.test", "/x?y").status(), 200);
-    let read = || std::fs::read_to_string(&file).unwrap_or_default();
-    crate::support::poll_until("the line in the file", || read().ends_with('\n'));
-    let line = read();
-    assert!(line.starts_with("127.0.0.1 - - [") && line.contains("] \"GET /x?y HTTP/1.1\" 200 "), "{line}");
-}

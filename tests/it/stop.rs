@@ -49,6 +49,7 @@ fn a_stop_answers_what_is_in_flight_and_ends() {
             assert_eq!((response.text().as_str(), response.field("connection")), ("a GET /x", Some("close")));
             assert_eq!(client.expect_end(), End::Fin);
         }
+        drop(busy);
         assert_eq!(carom.exit_code(), Some(0));
         let lines = carom.log().iter().filter(|entry| entry["path"] == "/x").count();
         assert_eq!(lines, 5, "the log was not written to its end");
@@ -137,6 +138,7 @@ fn an_upload_in_flight_is_finished() {
     poll_until("that it stops listening", || TcpStream::connect(carom.address()).is_err());
     client.send("world");
     assert_eq!(client.response_to("POST").text(), "helloworld");
+    drop(client);
     assert_eq!(carom.exit_code(), Some(0));
 }
 

@@ -297,9 +297,13 @@ impl Carom {
         assert!(status.is_none(), "carom ended with {status:?}; it said {:#?}", self.stderr.look(Vec::clone));
     }
 
-    /// Open descriptors once it has served a request, and so has all that it needs for itself, that client left out.
+    /// Open descriptors once it has all that it needs for itself: it has served a request, and followed a save.
     #[track_caller]
     pub fn descriptors_at_rest(&self) -> usize {
+        let mark = self.mark();
+        let text = std::fs::read_to_string(&self.routes).expect("read");
+        self.save_by_rename(&format!("{text}# saved again\n"));
+        self.stderr(mark, "that it has read the file again", |line| line.contains("routes.toml"));
         let mut client = self.client();
         assert_eq!(client.get("nobody.at-rest.test", "/").status(), 404);
         self.descriptors() - 1

@@ -24,11 +24,6 @@ impl Client {
         Self { wire: self.wire.second_hand() }
     }
 
-    /// How long each read may take.
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.wire.set_patience(patience);
-    }
-
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         assert!(self.wire.send(bytes.as_ref()), "the connection was gone before {} was sent", shown(bytes.as_ref()));

@@ -154,14 +154,6 @@ impl Origin {
         requests.into_iter().next().expect("one")
     }
 
-    /// Waits for a whole request number `index`.
-    #[track_caller]
-    pub fn wait_request(&self, index: usize) -> Message {
-        self.wait("a whole request", |seen| {
-            seen.requests.get(index).filter(|(_, message)| message.whole).map(|(_, message)| message.clone())
-        })
-    }
-
     /// Waits until what was seen has it.
     #[track_caller]
     pub fn wait<T>(&self, what: &str, find: impl FnMut(&Seen) -> Option<T>) -> T {
