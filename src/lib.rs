@@ -1,7 +1,73 @@
-//! Carom bounces each HTTP request to the right backend.
+//! Carom bounces each HTTP request to the right backend: a host-based reverse proxy for HTTP/1, whose routing table is
+//! a file that may change while it runs.
+//!
+//! # The path of a request
+//!
+//! 1. [`proxy`] has bound the addresses and started a worker for each core: `conn::worker` accepts.
+//! 2. `conn::http1` waits for a request, holding nothing, and reads its head: `http::head` says what it means, or which
+//!    [`Refusal`] it gets.
+//! 3. [`bounce::Decide`] says where it goes. [`bounce::Routes`], the published [`table::Table`], is one who decides; a
+//!    closure is another.
+//! 4. [`table::site::Site`] picks an instance; `upstream::idle` has a connection to it, or `upstream::connect` makes one.
+//! 5. `http::rewrite` writes the head as the backend gets it; `upstream::exchange` relays both ways at once, and
+//!    `http::body` says where each message ends.
+//! 6. The connection goes back to wait, closes, or has become a `conn::tunnel`. [`record`] tells what happened to those
+//!    who log: `ops::access`.
+//!
+//! What the operator writes becomes a table in [`config`], which also notices each save and says what it changes.
+//!
+//! # The rooms
+//!
+//! | | |
+//! |---|---|
+//! | `main.rs`, `cli/` | the program: one file a verb; a user of this library like any other |
+//! | [`proxy`] | bind, run, drain |
+//! | [`bounce`], [`record`], [`settings`] | the decision; what is told about a request; what can be tuned |
+//! | `conn/` | a client connection's life |
+//! | `upstream/` | the backend's side: connect, idle connections, one exchange |
+//! | [`http`] | HTTP/1 as we understand it: bytes in, verdicts out |
+//! | [`table`] | where a host goes: immutable snapshots |
+//! | [`config`] | what the operator wrote, and when it changes |
+//! | [`ops`] | what keeps it visible, off the data path |
+//! | `net/` | sockets, buffers, deadlines; what only Linux has is in one file with a portable twin |
+//!
+//! Downwards only: `main → cli → proxy → {conn, config, ops} → {bounce, record, upstream} → {table, http, net, settings}`.
+//!
+//! # What must be absent
+//!
+//! `table` and `http` do no IO and know no clock · `http` knows no tokio · `net` knows no HTTP · `conn` knows neither
+//! `config` nor `ops` · nothing but `main` knows `cli` · toml, notify and annotated errors stay in `config` · hyper stays
+//! out of the HTTP/1 path: it serves the demo's backends only · `unsafe` is nowhere.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//! use carom::{bounce::Routes, config, proxy::Proxy};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let routes = config::routes::parse("routes.toml".as_ref(), br#""beep.example.com" = 8001"#, &[], None)?;
+//! let proxy = Proxy::builder()
+//!     .listen("127.0.0.1:0".parse()?)
+//!     .workers(1)
+//!     .decide(Routes::new(Arc::new(routes)))
+//!     .bind()?;
+//! println!("listening on {:?}", proxy.addresses());
+//!
+//! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! let shutdown = async {}; // here: at once
+//! let drained = runtime.block_on(proxy.run_until(shutdown))?;
+//! assert_eq!(drained.cut, 0);
+//! # Ok(())
+//! # }
+//! ```
+
 pub mod bounce;
 pub mod config;
 mod conn;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod http;
 mod net;
 pub mod ops;

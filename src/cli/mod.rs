@@ -1,6 +1,8 @@
 //! The command line: one file a verb.
 
+mod check;
 mod demo;
+mod explain;
 mod serve;
 
 use std::net::SocketAddr;
@@ -28,6 +30,15 @@ struct Carom {
 enum Verb {
     /// Serve the routes, and follow the file as it changes
     Serve(Serve),
+    /// Say what serve would say of its files: exit 0 when they are fine, 1 when not
+    Check(Serve),
+    /// Say which route covers a URL, which backend it gets, why, and what nearly covers it
+    Explain {
+        /// `http://shop.example.com/api/x`, or without its scheme
+        url: String,
+        #[command(flatten)]
+        serve: Serve,
+    },
     /// Show the job at once: embedded backends, and a routes file to edit
     Demo {
         /// The port to listen on
@@ -57,6 +68,8 @@ pub(crate) fn run() -> ExitCode {
     let carom = Carom::parse();
     match (carom.verb, carom.routes, carom.port) {
         (Some(Verb::Serve(serve)), ..) => serve::run(serve),
+        (Some(Verb::Check(serve)), ..) => check::run(serve),
+        (Some(Verb::Explain { url, serve }), ..) => explain::run(&url, serve),
         (Some(Verb::Demo { port }), ..) => {
             demo::run(port, |routes, listen| serve::run(Serve { routes: Some(routes), listen, ..Serve::default() }))
         }

@@ -22,9 +22,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Serve;
 
 /// Why `serve` did not serve: what to say, and how to exit.
-struct Failure {
+pub(super) struct Failure {
     text: String,
     code: u8,
+}
+
+/// The files and addresses that `serve` would use, which `check` and `explain` look at too.
+pub(super) struct Told {
+    pub(super) config: Config,
+    pub(super) routes: PathBuf,
+    pub(super) listen: Vec<SocketAddr>,
 }
 
 /// The configuration is wrong.
@@ -38,10 +45,26 @@ pub(super) fn run(serve: Serve) -> ExitCode {
     log_to_stderr();
     match start(serve).and_then(Running::run) {
         Ok(code) => code,
-        Err(failure) => {
-            eprintln!("{}", failure.text.trim_end());
-            ExitCode::from(failure.code)
-        }
+        Err(failure) => failure.exit(),
+    }
+}
+
+impl Failure {
+    /// Says why, and gives the exit code.
+    pub(super) fn exit(self) -> ExitCode {
+        eprintln!("{}", self.text.trim_end());
+        ExitCode::from(self.code)
+    }
+}
+
+impl Told {
+    /// From flags, from carom.toml where there are none, else the defaults.
+    pub(super) fn by(serve: Serve) -> Result<Self, Failure> {
+        let config = configuration(serve.config.as_deref()).map_err(|report| wrong(&report))?;
+        let routes = routes_path(serve.routes, &config)?;
+        let listen = [serve.listen, config.listen.clone()].into_iter().find(|addresses| !addresses.is_empty());
+        let listen = listen.unwrap_or_else(|| vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80)]);
+        Ok(Self { config, routes, listen })
     }
 }
 
@@ -62,17 +85,15 @@ struct Follow {
 }
 
 fn start(serve: Serve) -> Result<Running, Failure> {
-    let config = configuration(serve.config.as_deref()).map_err(|report| wrong(&report))?;
-    let path = routes_path(serve.routes, &config)?;
-    let listen = [serve.listen, config.listen.clone()].into_iter().find(|addresses| !addresses.is_empty());
-    let listen = listen.unwrap_or_else(|| vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80)]);
+    let workers = serve.workers;
+    let Told { config, routes: path, listen } = Told::by(serve)?;
     let (bytes, table) = routes::load(&path, &listen).map_err(|report| wrong(&report))?;
     let table = Arc::new(table);
     let routes = Arc::new(Routes::new(Arc::clone(&table)));
 
     raise_descriptor_limit();
     let mut builder = Proxy::builder()
-        .workers(serve.workers.unwrap_or(config.workers))
+        .workers(workers.unwrap_or(config.workers))
         .settings(config.settings.clone())
         .decide(Arc::clone(&routes));
     for address in listen {
@@ -89,7 +110,7 @@ fn start(serve: Serve) -> Result<Running, Failure> {
     Ok(Running { proxy, follow: Follow { path, bytes, listening, routes: Arc::clone(&routes) }, routes, log })
 }
 
-pub(super) fn configuration(path: Option<&Path>) -> Result<Config, Report> {
+fn configuration(path: Option<&Path>) -> Result<Config, Report> {
     path.map_or_else(|| Ok(Config::default()), Config::load)
 }
 
@@ -251,7 +272,7 @@ fn log_to_stderr() {
 }
 
 /// Whether standard error is a terminal that has colors, and nobody asked for none (no-color.org).
-fn colors() -> bool {
+pub(super) fn colors() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 

@@ -7,13 +7,6 @@ use super::keys::{Keys, noted};
 use super::node::{Node, Value};
 use super::report::Problem;
 
-/// What a redirect answers with when nothing else is said: permanent, and the method is kept (RFC 9110 section 15.4.9).
-const PERMANENT: u16 = 308;
-
-const REDIRECT: Keys = Keys { of: "a redirect", known: &["to", "status"], later: &[] };
-
-const RESPOND: Keys = Keys { of: "an answer", known: &["status", "body", "content_type"], later: &["headers", "file"] };
-
 /// Reads a redirect: an address, or a table of `to` and `status`.
 pub(super) fn redirect(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Redirect> {
     let Value::Table(entries) = &node.value else {
@@ -119,3 +112,12 @@ fn content_type<'n>(node: &'n Node<'_>) -> Result<&'n str, Problem> {
     let fine = text.contains('/') && text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
     if fine { Ok(text) } else { Err(Problem::at(&node.span, "not a media type").help("such as \"text/html\"")) }
 }
+
+/// What a redirect answers with when nothing else is said: permanent, and the method is kept (RFC 9110 section 15.4.9).
+const PERMANENT: u16 = 308;
+
+/// What the table of a redirect may say.
+const REDIRECT: Keys = Keys { of: "a redirect", known: &["to", "status"], later: &[] };
+
+/// What the table of an answer may say.
+const RESPOND: Keys = Keys { of: "an answer", known: &["status", "body", "content_type"], later: &["headers", "file"] };

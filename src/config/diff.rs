@@ -174,7 +174,7 @@ fn same_site(old: &Site, new: &Site) -> bool {
 }
 
 /// What a route does, in few words: `8011, 10.0.0.8:8011 (weight 2), 8013 (backup)`.
-pub(crate) fn describe(action: &Action) -> String {
+pub fn describe(action: &Action) -> String {
     match action {
         Action::Forward(site) => describe_site(site),
         Action::Redirect(redirect) => format!("redirect {} {}", redirect.status, redirect.to),

@@ -137,7 +137,7 @@ fn said(event: &notify::Event, names: &[PathBuf], folders: &[PathBuf]) -> Option
         EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)) => Some(Event::Look),
         EventKind::Modify(ModifyKind::Name(_)) => Some(Event::Saved(Saved::Renamed)),
         EventKind::Modify(ModifyKind::Metadata(_)) => Some(Event::Look),
-        _ => Some(Event::Saved(Saved::Perhaps)),
+        _ => Some(Event::Saved(Saved::Open)),
     }
 }
 
@@ -183,7 +183,8 @@ fn parts(path: &Path) -> Vec<PathBuf> {
     parts
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;

@@ -6,6 +6,7 @@
 
 mod answer;
 pub mod diff;
+mod dotted;
 pub mod file;
 mod folders;
 mod from_json;

@@ -5,15 +5,6 @@ use std::time::Duration;
 use super::node::{Node, Value};
 use super::report::Problem;
 
-/// What a duration looks like, for errors.
-const DURATION: &str = "a duration such as \"10s\", \"250ms\", \"1m\" or \"2h\"";
-
-/// What a size looks like, for errors.
-const SIZE: &str = "a size such as 4096, \"32KiB\" or \"1MiB\"";
-
-/// No wait is longer: one that is meant to be endless is "off".
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
 /// Reads a duration; `None` for `"off"`.
 pub(super) fn duration_or_off(node: &Node<'_>) -> Result<Option<Duration>, Problem> {
     match &node.value {
@@ -94,6 +85,15 @@ fn split(text: &str) -> (Option<u64>, &str) {
     let (number, unit) = text.split_at(at);
     (number.parse().ok(), unit.trim_start())
 }
+
+/// What a duration looks like, for errors.
+const DURATION: &str = "a duration such as \"10s\", \"250ms\", \"1m\" or \"2h\"";
+
+/// What a size looks like, for errors.
+const SIZE: &str = "a size such as 4096, \"32KiB\" or \"1MiB\"";
+
+/// No wait is longer: one that is meant to be endless is "off".
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 #[cfg(test)]
 mod tests {

@@ -17,29 +17,7 @@ use super::node::{Entry, Node, Value};
 use super::report::{Problem, Report};
 use super::reuse::Known;
 use super::text::Text;
-use super::{answer, from_json, from_toml, names, target};
-
-const ROUTE: Keys = Keys {
-    of: "a route",
-    known: &["to", "also", "balance", "redirect", "respond"],
-    later: &["health", "retries", "wait", "tls", "max_connections", "headers", "auth"],
-};
-
-const TARGET: Keys =
-    Keys { of: "a target", known: &["to", "weight", "backup"], later: &["health", "tls", "max_connections"] };
-
-const BALANCES: &[&str] = &["round-robin", "least-connections"];
-
-const LATER_BALANCES: &[&str] = &["random", "hash", "ip-hash", "sticky", "least-time", "first", "two-choices"];
-
-/// The most further hosts of one route.
-const MOST_ALSO: usize = 10_000;
-
-/// After so many problems nobody reads on.
-const MOST_PROBLEMS: usize = 10_000;
-
-/// How to say "nothing" on purpose.
-const NOTHING: &str = "to serve nothing on purpose, say so: \"*\" = { respond = { status = 404 } }";
+use super::{answer, dotted, from_json, from_toml, names, target};
 
 /// Reads and resolves the routes file; gives its bytes too, for the watch to know what is applied.
 ///
@@ -111,8 +89,8 @@ impl<'a> Resolver<'a> {
             let breaks = memchr::memchr_iter(b'\n', &self.text.as_bytes()[at..begin]).count();
             line = line.saturating_add(u32::try_from(breaks).unwrap_or(u32::MAX));
             at = begin;
-            if self.is_dotted(&entry.key_span) {
-                self.unquoted(entry, entry.key.as_ref(), &entry.key_span);
+            if dotted::is_host(self.text, entry) {
+                dotted::problems(self.text, entry, &mut self.problems);
             } else {
                 self.entry(entry, line);
             }
@@ -174,7 +152,9 @@ impl<'a> Resolver<'a> {
         if matches!(key, "weight" | "backup") {
             return Some(format!("`{key}` belongs to one target: to = [{{ to = 8001, {key} = … }}]"));
         }
-        let host = key.contains(['.', '*', '/']) && Pattern::parse(key).is_ok() && !self.is_dotted(&entry.key_span);
+        let host = key.contains(['.', '*', '/'])
+            && Pattern::parse(key).is_ok()
+            && !dotted::goes_on(self.text, &entry.key_span);
         host.then(|| "lines after a [header] belong to it: move this one above the first [header]".to_owned())
     }
 
@@ -349,41 +329,6 @@ impl<'a> Resolver<'a> {
         }
         self.problems.push(problem.help("put all targets of a host into one route, as [8001, 8002]"));
     }
-
-    /// Whether the key here goes on with a dot: TOML reads an unquoted `a.b` as a table in a table.
-    fn is_dotted(&self, key: &Range<usize>) -> bool {
-        let behind = self.text.get(key.end..).unwrap_or_default();
-        behind.trim_start_matches([' ', '\t']).starts_with('.')
-    }
-
-    /// Says which hosts were written without quotes, one for each line that has one.
-    fn unquoted(&mut self, entry: &'a Entry<'a>, name: &str, span: &Range<usize>) {
-        let Value::Table(inner) = &entry.node.value else {
-            return;
-        };
-        for next in inner {
-            let longer = format!("{name}.{}", next.key);
-            // Only the first of several lines that begin alike has its beginning here.
-            let begin = self
-                .text
-                .get(..next.key_span.start)
-                .map_or(0, |before| before.rfind(['\n', '[', '{', ',', '}']).map_or(0, |at| at + 1));
-            let begin = begin + self.text[begin..].len() - self.text[begin..].trim_start().len();
-            let whole = begin.min(next.key_span.start)..next.key_span.end;
-            if self.is_dotted(&next.key_span) && matches!(next.node.value, Value::Table(_)) {
-                self.unquoted(next, &longer, &whole);
-            } else {
-                self.problems.push(
-                    Problem::at(&whole, "a host with dots is written in quotes")
-                        .label("TOML reads this as a table in a table")
-                        .help(format!("\"{longer}\"")),
-                );
-            }
-        }
-        if inner.is_empty() {
-            self.problems.push(Problem::at(span, "a host with dots is written in quotes"));
-        }
-    }
 }
 
 /// Where an entry names a pattern: in its key, or in `also`.
@@ -403,6 +348,32 @@ fn place(entry: &Entry<'_>, pattern: &Pattern, in_also: bool) -> Range<usize> {
     };
     found.map_or_else(|| entry.key_span.clone(), |item| item.span.clone())
 }
+
+/// What a route's table may say.
+const ROUTE: Keys = Keys {
+    of: "a route",
+    known: &["to", "also", "balance", "redirect", "respond"],
+    later: &["health", "retries", "wait", "tls", "max_connections", "headers", "auth"],
+};
+
+/// What a target's table may say.
+const TARGET: Keys =
+    Keys { of: "a target", known: &["to", "weight", "backup"], later: &["health", "tls", "max_connections"] };
+
+/// The ways to choose.
+const BALANCES: &[&str] = &["round-robin", "least-connections"];
+
+/// Those that will come.
+const LATER_BALANCES: &[&str] = &["random", "hash", "ip-hash", "sticky", "least-time", "first", "two-choices"];
+
+/// The most further hosts of one route.
+const MOST_ALSO: usize = 10_000;
+
+/// After so many problems nobody reads on.
+const MOST_PROBLEMS: usize = 10_000;
+
+/// How to say "nothing" on purpose.
+const NOTHING: &str = "to serve nothing on purpose, say so: \"*\" = { respond = { status = 404 } }";
 
 #[cfg(test)]
 #[path = "routes_tests.rs"]

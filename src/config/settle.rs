@@ -24,8 +24,10 @@ pub(super) enum Saved {
     Renamed,
     /// By a writer that has closed the file, and may yet open it again.
     Closed,
-    /// By a writer that may not be done.
-    Perhaps,
+    /// By a writer that has the file open, and is not done for all we know.
+    Open,
+    /// Nothing but the content says so: no event came.
+    Unseen,
 }
 
 /// How long to wait, for what.
@@ -33,6 +35,8 @@ pub(super) enum Saved {
 pub(super) struct Pace {
     /// After a whole save: editors do several things at once.
     pub(super) quiet: Duration,
+    /// Where events don't come; with the poll in front of it, still within two seconds of the save.
+    pub(super) unseen: Duration,
     /// For the rest of what looks like half of something.
     pub(super) patience: Duration,
     /// After this a file that is written to for ever is read anyway.
@@ -83,6 +87,7 @@ pub(super) enum Verdict {
 impl Pace {
     pub(super) const NORMAL: Self = Self {
         quiet: Duration::from_millis(50),
+        unseen: Duration::from_millis(600),
         patience: Duration::from_millis(1000),
         cap: Duration::from_millis(2000),
     };
@@ -116,14 +121,14 @@ impl Settling {
                 if next.seen != seen {
                     next.seen = seen;
                     next.changed = now;
-                    next.saved = saved.unwrap_or(Saved::Perhaps);
+                    next.saved = saved.unwrap_or(Saved::Unseen);
                 } else if let Some(saved) = saved {
                     next.changed = now;
                     next.saved = saved;
                 }
                 next
             }
-            None => Next { seen, saved: saved.unwrap_or(Saved::Perhaps), since: now, changed: now },
+            None => Next { seen, saved: saved.unwrap_or(Saved::Unseen), since: now, changed: now },
         };
         let due = self.due_at(&next);
         self.next = Some(next);
@@ -152,12 +157,12 @@ impl Settling {
     }
 
     fn due_at(&self, next: &Next) -> Instant {
-        let whole = match (next.saved, &next.seen) {
-            (Saved::Renamed, Seen::Content(content)) => !content.is_empty(),
-            (Saved::Closed, seen) => !self.is_half(seen),
-            _ => false,
+        let wait = match (next.saved, &next.seen) {
+            (Saved::Renamed, Seen::Content(content)) if !content.is_empty() => self.pace.quiet,
+            (Saved::Closed, seen) if !self.is_half(seen) => self.pace.quiet,
+            (Saved::Unseen, seen) if !self.is_half(seen) => self.pace.unseen,
+            _ => self.pace.patience,
         };
-        let wait = if whole { self.pace.quiet } else { self.pace.patience };
         (next.changed + wait).min(next.since + self.pace.cap)
     }
 
@@ -237,7 +242,7 @@ mod tests {
             let script = [(100, half, whole), (600, "a = 1\nb = 3\n", whole)];
             assert_eq!(play(&script, 5000), [(650, content("a = 1\nb = 3\n"))], "{half:?}");
         }
-        let script = [(100, "c = 3\n", Some(Saved::Perhaps)), (600, "c = 3\nd = 4\n", whole)];
+        let script = [(100, "c = 3\n", Some(Saved::Open)), (600, "c = 3\nd = 4\n", whole)];
         assert_eq!(play(&script, 5000), [(650, content("c = 3\nd = 4\n"))]);
     }
 
@@ -250,7 +255,8 @@ mod tests {
     #[test]
     fn a_file_that_is_written_to_for_ever_is_read_all_the_same() {
         let texts: Vec<String> = (0..400).map(|i| format!("a = {i}")).collect();
-        let script: Vec<_> = (0..400).map(|i| (100 + i * 10, &*texts[i as usize], Some(Saved::Perhaps))).collect();
+        let script: Vec<_> =
+            (100..).step_by(10).zip(&texts).map(|(ms, text)| (ms, &**text, Some(Saved::Open))).collect();
         let taken = play(&script, 4000);
         assert_eq!(taken.first().map(|(ms, _)| *ms), Some(2100));
     }

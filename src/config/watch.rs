@@ -2,7 +2,7 @@
 //!
 //! Events say soon that something happened; a slow poll says it in any case, where events get lost, can't be set up,
 //! or don't exist (network file systems, some container mounts). Neither is believed: what counts is that the content
-//! differs from what was taken last, and that it has settled ([`settle`](super::settle)).
+//! differs from what was taken last, and that it has settled, which `settle` decides.
 //!
 //! Reads the file on the thread that awaits [`Watch::changed`]: one that serves requests should not.
 
@@ -176,6 +176,7 @@ impl Watch {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 #[path = "watch_tests.rs"]
 mod tests;

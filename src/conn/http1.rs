@@ -375,10 +375,13 @@ impl Connection<'_> {
 
     /// Says that nothing more will come, and reads for a moment what the client still sends.
     async fn linger(&mut self, exchange: &mut Exchange) {
-        let (stream, ended) = (&mut self.stream, self.ended);
+        if self.ended {
+            return;
+        }
+        let stream = &mut self.stream;
         let lingering = async {
             let _ = poll_fn(|cx| stream.poll_shutdown(cx)).await;
-            while !ended {
+            loop {
                 exchange.from_client.clear();
                 if !matches!(poll_fn(|cx| stream.poll_read(cx, &mut exchange.from_client)).await, Ok(1..)) {
                     break;

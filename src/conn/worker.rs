@@ -67,6 +67,7 @@ pub(crate) struct Worker {
     pub(crate) idle: Idle,
     pub(crate) buffers: Buffers,
     sweep: Rc<Sweep>,
+    #[expect(clippy::vec_box, reason = "they move between here and connections, and are large")]
     exchanges: RefCell<Vec<Box<Exchange>>>,
     log: Option<RefCell<Box<dyn Log>>>,
 }

@@ -290,7 +290,7 @@ impl TrailerName {
     /// Fields that say where a message ends, where it goes or whom it comes from have no meaning in a trailer
     /// (RFC 9110 section 6.5.1), but not every reader keeps them apart from the head's.
     fn is_allowed(&self) -> bool {
-        const NEVER: [&[u8]; 9] = [
+        const NEVER: [&[u8]; 10] = [
             b"content-length",
             b"transfer-encoding",
             b"host",
@@ -299,6 +299,7 @@ impl TrailerName {
             b"x-forwarded-for",
             b"x-forwarded-proto",
             b"x-forwarded-host",
+            b"x-forwarded-port",
             b"x-real-ip",
         ];
         match self.bytes.get(..self.length) {
@@ -407,6 +408,7 @@ mod tests {
             b"0\r\nTRANSFER_ENCODING: chunked\r\n",
             b"0\r\nHost: b.test\r\n",
             b"0\r\nX-Forwarded-For: 6.6.6.6\r\n",
+            b"0\r\nX-Forwarded-Port: 443\r\n",
         ] {
             assert!(decode(bytes).is_err(), "{}", bytes.escape_ascii());
         }

@@ -48,15 +48,15 @@ const NAMES: [(Kind, &[u8]); 17] = [
 ];
 
 /// For each length of a name, where its candidates stand in [`NAMES`].
-const BY_LENGTH: [(u8, u8); 18] = {
+const BY_LENGTH: [(usize, usize); 18] = {
     let mut ranges = [(0, 0); 18];
     let mut index = 0;
     while index < NAMES.len() {
         let length = NAMES[index].1.len();
         if ranges[length].1 == 0 {
-            ranges[length].0 = index as u8;
+            ranges[length].0 = index;
         }
-        ranges[length].1 = index as u8 + 1;
+        ranges[length].1 = index + 1;
         index += 1;
     }
     ranges
@@ -68,7 +68,7 @@ impl Kind {
         let Some(&(from, to)) = BY_LENGTH.get(name.len()) else {
             return Self::Plain;
         };
-        for (kind, spelling) in &NAMES[usize::from(from)..usize::from(to)] {
+        for (kind, spelling) in &NAMES[from..to] {
             if name.eq_ignore_ascii_case(spelling) {
                 return *kind;
             }

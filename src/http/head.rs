@@ -108,7 +108,7 @@ impl RequestHead {
         if !head.starts_with(method.as_bytes()) {
             return Err(Refusal::MalformedHead("bytes in front of the request line"));
         }
-        if target.len() > limits.target {
+        if target.len() > limits.target || is_long_line(self.fields_start - 1, limits) {
             return Err(Refusal::TargetTooLong);
         }
         self.length = length;
@@ -239,10 +239,14 @@ pub(crate) const LONGEST_REST_OF_LINE: usize = 64;
 
 /// A head that is not whole yet: its first line may already be too long.
 fn too_long_target(bytes: &[u8], limits: &Limits) -> Result<Parsed, Refusal> {
-    if bytes.len() > limits.target + LONGEST_REST_OF_LINE && memchr::memchr(b'\n', bytes).is_none() {
-        return Err(Refusal::TargetTooLong);
-    }
-    Ok(Parsed::Partial)
+    let line = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
+    if is_long_line(line, limits) { Err(Refusal::TargetTooLong) } else { Ok(Parsed::Partial) }
+}
+
+/// Whether so many bytes before a line feed are too many for a request line. Asked of whole heads too: a verdict must
+/// not depend on how the bytes came in pieces.
+fn is_long_line(length: usize, limits: &Limits) -> bool {
+    length > limits.target.saturating_add(LONGEST_REST_OF_LINE)
 }
 
 /// Tokens of `Upgrade` that lead to HTTP/2.
@@ -378,6 +382,15 @@ mod tests {
         assert_eq!(head.parse(&long_target, &limits), Err(Refusal::TargetTooLong));
         let over_by_one = [b"GET /".as_slice(), &[b'x'; 100], b" HTTP/1.1\r\nHost: a.test\r\n\r\n"].concat();
         assert_eq!(head.parse(&over_by_one, &limits), Err(Refusal::TargetTooLong));
+        // Whole or not, a method takes no more than its share of the line.
+        for (method, verdict) in [(53, Ok(Parsed::Whole)), (54, Err(Refusal::TargetTooLong))] {
+            let target = [b'x'; 99];
+            let line = [&vec![b'M'; method], &b" /"[..], &target, b" HTTP/1.1\r\nHost: a.test\r\n\r\n"].concat();
+            let early = verdict.map(|_| Parsed::Partial);
+            assert_eq!(head.parse(&line[..100 + 65], &limits), early, "{method}");
+            assert_eq!(head.parse(&line[..line.len() - 1], &limits), early, "{method}");
+            assert_eq!(head.parse(&line, &limits), verdict, "{method}");
+        }
         let long_field = get(&format!("X: {}\r\n", "y".repeat(300)));
         assert_eq!(head.parse(&long_field, &limits), Err(Refusal::HeadTooLarge));
         assert_eq!(head.parse(&long_field[..300], &limits), Err(Refusal::HeadTooLarge));

@@ -5,8 +5,14 @@
 
 pub mod body;
 pub(crate) mod field;
+#[cfg(test)]
+mod generate;
 pub mod head;
 pub mod host;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod properties;
+#[cfg(any(test, fuzzing))]
+mod reference;
 pub mod refuse;
 pub(crate) mod response;
 pub(crate) mod rewrite;

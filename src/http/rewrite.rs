@@ -33,6 +33,8 @@ pub(crate) fn request(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origi
         Kind::Connection | Kind::KeepAlive | Kind::ProxyConnection | Kind::Te => false,
         Kind::Http2Settings | Kind::LookAlike => false,
         Kind::Upgrade => head.upgrade,
+        // It must be ignored in HTTP/1.0 (RFC 9110 section 10.1.1), which knows no 100; in our 1.1 it would count.
+        Kind::Expect if head.minor == 0 => false,
         _ if kept.nominated => false,
         // Ours take the place of these: what a trusted peer said is in them.
         Kind::XForwardedFor if sends_x(origin) => false,
@@ -293,6 +295,14 @@ mod tests {
         assert_eq!(through(head, &LOCAL), "GET /?q=1 HTTP/1.1\r\nHost: A.test:81\r\nX: y\r\n\r\n");
         let head = "GET /x HTTP/1.0\r\nHost: b.test\r\n\r\n";
         assert_eq!(through(head, &LOCAL), "GET /x HTTP/1.1\r\nHost: b.test\r\n\r\n");
+    }
+
+    #[test]
+    fn an_expectation_that_http_1_0_does_not_know_is_not_made_one() {
+        let head = "PUT / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n";
+        assert_eq!(through(head, &LOCAL), "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n");
+        let head = head.replace("1.0", "1.1");
+        assert_eq!(through(&head, &LOCAL), head);
     }
 
     #[test]

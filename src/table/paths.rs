@@ -1,5 +1,7 @@
 //! The routes of one host: the bare line, and lines for path prefixes.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::Route;
@@ -8,29 +10,25 @@ use super::Route;
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     bare: Option<Arc<Route>>,
-    /// Sorted by prefix: begins with `/`, does not end with one.
-    prefixes: Vec<(Box<str>, Arc<Route>)>,
+    /// By prefix, which begins with `/` and does not end with one.
+    prefixes: BTreeMap<Box<[u8]>, Arc<Route>>,
 }
 
 impl Paths {
     /// Adds a line; gives the route that already has that place.
     pub(super) fn add(&mut self, path: Option<&str>, route: &Arc<Route>) -> Result<(), Arc<Route>> {
-        let Some(path) = path else {
-            return match &self.bare {
-                Some(taken) => Err(Arc::clone(taken)),
-                None => {
-                    self.bare = Some(Arc::clone(route));
-                    Ok(())
-                }
-            };
+        let taken = match path {
+            None => self.bare.as_ref(),
+            Some(path) => self.prefixes.get(path.as_bytes()),
         };
-        match self.prefixes.binary_search_by(|(prefix, _)| (**prefix).cmp(path)) {
-            Ok(index) => Err(Arc::clone(&self.prefixes[index].1)),
-            Err(index) => {
-                self.prefixes.insert(index, (path.into(), Arc::clone(route)));
-                Ok(())
-            }
+        if let Some(taken) = taken {
+            return Err(Arc::clone(taken));
         }
+        match path {
+            None => self.bare = Some(Arc::clone(route)),
+            Some(path) => drop(self.prefixes.insert(path.as_bytes().into(), Arc::clone(route))),
+        }
+        Ok(())
     }
 
     /// The line with the longest prefix that covers the path, or the bare one.
@@ -39,18 +37,16 @@ impl Paths {
     /// that prefix. So the neighbour before the path either covers it, or shares with it all that a covering prefix
     /// can have: the search goes on below that.
     pub(super) fn find(&self, path: &[u8]) -> Option<&Arc<Route>> {
-        let mut rest = self.prefixes.as_slice();
         let mut bound = path;
-        while !rest.is_empty() {
-            let before = rest.partition_point(|(prefix, _)| prefix.as_bytes() <= bound);
-            rest = &rest[..before];
-            let Some((prefix, route)) = rest.last() else {
+        while !self.prefixes.is_empty() {
+            let below = (Bound::Unbounded, Bound::Included(bound));
+            let Some((prefix, route)) = self.prefixes.range::<[u8], _>(below).next_back() else {
                 break;
             };
-            if covers(prefix.as_bytes(), path) {
+            if covers(prefix, path) {
                 return Some(route);
             }
-            let shared = prefix.bytes().zip(path).take_while(|(a, b)| a == *b).count();
+            let shared = prefix.iter().zip(path).take_while(|(a, b)| a == b).count();
             bound = &path[..shared.min(prefix.len().saturating_sub(1))];
         }
         self.bare.as_ref()

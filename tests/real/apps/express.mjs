@@ -26,7 +26,7 @@ app.get("/seen", (request, response) => response.json(seen));
 app.get("/fields", ({ headers, rawHeaders, ip, protocol, hostname }, response) =>
   response.json({ headers, rawHeaders, ip, protocol, hostname }),
 );
-app.get("/url/*rest", (request, response) => response.send(request.url));
+app.use("/url", (request, response) => response.send(request.originalUrl));
 app.post("/json", express.json({ limit: "1mb" }), (request, response) => response.json({ got: request.body, by: name }));
 app.post("/form", multer().single("file"), ({ file, body }, response) =>
   response.json({ ...body, name: file.originalname, size: file.size, sha256: sha256(file.buffer) }),

@@ -102,7 +102,7 @@ unix_socket() {
 }
 
 odd_target() {
-    local target="/url/a/../b/./%2e%2E//c;d=%zz|é?q=[1]&&'\\"
+    local target="/url/a/../b/./%2e%2E//c;d=%zz|%C3%A9?q=[1]&&'\\"
     same "$(curl --path-as-is --globoff "$solo$target")" "$target"
 }
 
