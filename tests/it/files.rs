@@ -143,7 +143,7 @@ fn explain_says_which_line_and_which_backend() {
 fn explain_says_why_nothing_matches_and_what_nearly_does() {
     let routes = "\"a.test/api/\" = 8002\n\"*.w.test\" = 8004\n\"shop.test\" = 8005\n";
     for (url, near) in
-        [("http://a.test/apix", "a.test/api/"), ("http://w.test/", "*.w.test"), ("http://shpo.test/", "shop.test")]
+        [("http://a.test/apix", "a.test/api"), ("http://w.test/", "*.w.test"), ("http://shpo.test/", "shop.test")]
     {
         let (code, said) = carom(routes, &["explain", url]);
         assert_eq!(code, Some(1), "{url}: {said}");
