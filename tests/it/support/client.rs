@@ -127,7 +127,7 @@ impl Client {
     /// Everything until the connection ends, and how it ends.
     #[track_caller]
     pub fn rest(&mut self) -> (Vec<u8>, End) {
-        self.wire.to_the_end().unwrap_or_else(|fault| panic!("{fault:?}: the connection does not end"))
+        self.wire.until_end().unwrap_or_else(|fault| panic!("{fault:?}: the connection does not end"))
     }
 
     /// The connection ends, and nothing comes before that.

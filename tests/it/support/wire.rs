@@ -127,8 +127,11 @@ pub struct Wire {
     used: usize,
     end: Option<End>,
     patience: Duration,
-    tap: Option<Box<dyn FnMut(&[u8]) + Send>>,
+    tap: Option<Tap>,
 }
+
+/// Is shown every byte that arrives.
+type Tap = Box<dyn FnMut(&[u8]) + Send>;
 
 enum Stream {
     Tcp(TcpStream),
@@ -275,7 +278,7 @@ impl Wire {
     }
 
     /// Everything until the other side ends, and how it ended.
-    pub fn to_the_end(&mut self) -> Result<(Vec<u8>, End), Fault> {
+    pub fn until_end(&mut self) -> Result<(Vec<u8>, End), Fault> {
         let deadline = self.deadline();
         loop {
             match self.more(deadline) {
@@ -385,7 +388,7 @@ impl Wire {
             (_, Framing::Chunked) => self.chunked(message)?,
             (_, Framing::Unsaid) => {
                 message.until_end = true;
-                match self.to_the_end()? {
+                match self.until_end()? {
                     (body, End::Fin) => message.body = body,
                     (body, End::Reset) => {
                         message.body = body;
