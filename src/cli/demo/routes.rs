@@ -58,7 +58,7 @@ pub(super) fn text(backends: &Backends, port: u16) -> String {
 # Things to try. Take the "# " off a line, save, and reload the page:
 
 # "bop.localhost" = {beep}                # a new site: http://bop.localhost:{port}/
-# "beep.localhost/moved/" = {{ redirect = "http://boop.localhost:{port}/" }}
+# "beep.localhost/moved/" = {{ redirect = {{ to = "http://boop.localhost:{port}/", status = 302 }} }}
 # "*" = {{ respond = {{ status = 404, body = "no such site here\n" }} }}    # whatever no line names
 
 # Send beep to boop's first instance: change its port above to {boop_1}.
