@@ -141,8 +141,9 @@ impl Connection<'_> {
     async fn requests(&mut self, exchange: &mut Exchange) -> Next {
         loop {
             match self.request(exchange).await {
-                Next::Keep if self.ended => return Next::Close,
+                // What came before the client closed its side is still answered.
                 Next::Keep if !exchange.from_client.is_empty() => self.ticket.arm(self.settings.timeouts.head),
+                Next::Keep if self.ended => return Next::Close,
                 next => return next,
             }
         }
@@ -338,8 +339,9 @@ impl Connection<'_> {
 
     /// Sends an answer of our own, and reads what is left of the request.
     async fn answer(&mut self, exchange: &mut Exchange, status: u16, write: impl FnOnce(&mut Vec<u8>, Manner)) -> Next {
+        let nothing_follows = self.ended && exchange.is_last();
         let keep = exchange.head.keep_alive
-            && !self.ended
+            && !nothing_follows
             && !self.ticket.is_draining()
             && exchange.rest_can_be_skipped(&self.settings.limits);
         let head = &exchange.head;

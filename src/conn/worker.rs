@@ -2,13 +2,11 @@
 //! nothing on the data path but the decision, and what backends count.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
@@ -142,15 +140,15 @@ impl Worker {
             }
         }
         // Closing a listening socket resets whoever has been connected but not accepted.
+        let Ok(listener) = listener.into_std() else { return };
         for _ in 0..BACKLOG {
-            let waiting = poll_fn(|cx| match listener.poll_accept(cx) {
-                Poll::Ready(accepted) => Poll::Ready(accepted.ok()),
-                Poll::Pending => Poll::Ready(None),
-            });
-            let Some((stream, peer)) = waiting.await else {
-                break;
-            };
-            self.welcome(stream, peer);
+            let Ok((stream, peer)) = listener.accept() else { break };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                self.welcome(stream, peer);
+            }
         }
     }
 

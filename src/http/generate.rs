@@ -246,10 +246,7 @@ pub(crate) fn chunked_body() -> BoxedStrategy<(Vec<u8>, Vec<u8>)> {
     let extension = prop_oneof![3 => Just(Vec::new()), 1 => bytes_of("(?s-u:;[\\t -~\\x80-\\xff]{0,30})")];
     let data = prop_oneof![prop::collection::vec(any::<u8>(), 1..40), any_of(&["\r\n", "0\r\n\r\n", "\n", "\r"])];
     let chunk = (data, 0_usize..10, any::<bool>(), extension.clone());
-    let trailer = line(
-        any_of(&["x-t", "etag", "x_y", "content-lengths", "a-very-long-name-indeed"]),
-        text(),
-    );
+    let trailer = line(any_of(&["x-t", "etag", "x_y", "content-lengths", "a-very-long-name-indeed"]), text());
     let last = (1_usize..17, extension, prop::collection::vec(trailer, 0..4));
     (prop::collection::vec(chunk, 0..5), last)
         .prop_map(|(chunks, (zeros, extension, trailers))| {

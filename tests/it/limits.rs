@@ -307,29 +307,9 @@ fn a_client_that_does_not_take_its_answer_is_given_up() {
     assert!(!entry["reason"].is_null(), "{entry}");
 }
 
-#[test]
-fn more_connections_than_allowed_wait_for_their_turn() {
-    let a = Origin::named("a");
-    let carom = Carom::to(a.port()).config("[limits]\nconnections = 4").start();
-    let mut served: Vec<_> = (0..4)
-        .map(|_| {
-            let mut client = carom.client();
-            assert_eq!(client.get("a.test", "/").status(), 200);
-            client
-        })
-        .collect();
-    let mut waiting = carom.client();
-    waiting.send(request("GET /waiting", "a.test", &[]));
-    waiting.expect_silence(300);
-    // Those that are in don't notice.
-    assert_eq!(served[0].get("a.test", "/").status(), 200);
-    served.pop();
-    assert_eq!(waiting.response().text(), "a GET /waiting");
-}
-
-#[test]
-fn out_of_descriptors_it_waits_quietly_and_comes_back() {
-    let a = Origin::new(|conn| {
+/// Answers requests, and echoes behind an upgrade.
+fn chatty() -> Origin {
+    Origin::new(|conn| {
         while let Some(request) = conn.request() {
             if request.has("upgrade") {
                 conn.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: chat\r\nConnection: Upgrade\r\n\r\n");
@@ -337,12 +317,61 @@ fn out_of_descriptors_it_waits_quietly_and_comes_back() {
             }
             conn.answer("a", &request);
         }
-    });
-    // The configured limit is above what there is: the kernel is who says no.
-    let carom = Carom::to(a.port()).config("[limits]\nconnections = 100000").descriptors(64).start();
+    })
+}
+
+fn chat(carom: &Carom) -> Client {
     let mut tunnel = carom.client();
     tunnel.send(request("GET /chat", "a.test", &["Connection: Upgrade", "Upgrade: chat"]));
     assert_eq!(tunnel.response_head().status(), 101);
+    tunnel
+}
+
+#[test]
+fn more_busy_connections_than_allowed_wait_for_their_turn() {
+    let a = chatty();
+    let carom = Carom::to(a.port()).config("[limits]\nconnections = 4").start();
+    let mut busy: Vec<_> = (0..4).map(|_| chat(&carom)).collect();
+    let mut waiting = carom.client();
+    waiting.send(request("GET /waiting", "a.test", &[]));
+    waiting.expect_silence(300);
+    // Those that are in don't notice.
+    busy[0].send("ping");
+    busy[0].expect("ping");
+    busy.pop();
+    assert_eq!(waiting.response().text(), "a GET /waiting");
+}
+
+#[test]
+fn an_idle_connection_makes_room_for_a_new_one() {
+    let a = chatty();
+    let carom = Carom::to(a.port()).config("[limits]\nconnections = 4").start();
+    let mut tunnel = chat(&carom);
+    let mut idle: Vec<_> = (0..3)
+        .map(|_| {
+            let mut client = carom.client();
+            assert_eq!(client.get("a.test", "/").status(), 200);
+            client
+        })
+        .collect();
+    assert_eq!(carom.client().get("a.test", "/new").text(), "a GET /new");
+    // One of those that waited went; whoever is busy stays.
+    let mut is_gone = |client: &mut Client| {
+        client.try_send(request("GET /", "a.test", &[]));
+        client.answer_or_end("GET").is_err()
+    };
+    let gone = idle.iter_mut().map(&mut is_gone).filter(|&gone| gone).count();
+    assert!((1..=2).contains(&gone), "{gone} of 3 went");
+    tunnel.send("ping");
+    tunnel.expect("ping");
+}
+
+#[test]
+fn out_of_descriptors_it_waits_quietly_and_comes_back() {
+    let a = chatty();
+    // The configured limit is above what there is: the kernel is who says no.
+    let carom = Carom::to(a.port()).config("[limits]\nconnections = 100000").descriptors(64).start();
+    let mut tunnel = chat(&carom);
     let mark = carom.mark();
     let clients: Vec<_> = (0..200).map(|_| carom.client()).collect();
     poll_until("that it has no descriptor left", || carom.descriptors() >= 63);
