@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::bounce::Decide;
 use crate::conn::http1;
@@ -27,6 +27,9 @@ use crate::upstream::idle::Idle;
 
 /// How long a worker that can't accept waits before it tries again.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// How long those that are cut off may take to say so, to their client and to the log.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Recycled values kept by one worker: enough for a busy moment, little enough to forget.
 const MOST_KEPT: usize = 256;
@@ -114,10 +117,13 @@ impl Worker {
             _ = stage.wait_for(|stage| *stage == Stage::Over) => {}
         }
         sweeping.abort();
+        let cut = self.sweep.len();
+        self.sweep.end();
+        let _ = timeout(LAST_WORDS, self.sweep.none()).await;
         if let Some(log) = &self.log {
             log.borrow_mut().flush();
         }
-        Ok(self.sweep.len())
+        Ok(cut)
     }
 
     async fn accept_all(self: Rc<Self>, listener: TcpListener, mut stage: watch::Receiver<Stage>) {

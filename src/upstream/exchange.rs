@@ -262,7 +262,10 @@ impl Exchange {
                 waited_for = Some(self.waits_for);
                 ticket.arm(self.waits_for.patience(&settings.timeouts));
             } else if ticket.is_due() {
-                return Poll::Ready(self.too_slow());
+                return Poll::Ready(match ticket.is_over() {
+                    true => self.fail(Refusal::Draining, Cut::Draining),
+                    false => self.too_slow(),
+                });
             }
             Poll::Pending
         })

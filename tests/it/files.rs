@@ -26,6 +26,44 @@ fn the_example_routes_are_right() {
     assert_eq!(code, Some(0), "{said}");
 }
 
+/// The lines of a document's fenced blocks in one language.
+fn fenced<'a>(document: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("```{language}\n");
+    document.split(fence.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[test]
+fn the_readme_shows_the_example_routes_and_only_right_ones() {
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let blocks = fenced(&readme, "toml");
+    assert_eq!(blocks.len(), 2, "the smallest file, and the whole one");
+    assert_eq!(blocks[1], std::fs::read_to_string(repository().join("config/routes.toml")).unwrap());
+    for block in blocks {
+        let (code, said) = carom(block, &["check"]);
+        assert_eq!(code, Some(0), "{said}");
+    }
+}
+
+#[test]
+fn the_readme_names_every_key_of_the_configuration() {
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let example = std::fs::read_to_string(repository().join("config/carom.toml")).unwrap();
+    let (mut section, mut keys) = (String::new(), 0);
+    for line in example.lines() {
+        let line = line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line);
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            section = match name.strip_prefix('[') {
+                Some(list) => format!("[[{list}]] "),
+                None => format!("{name}."),
+            };
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            keys += 1;
+            assert!(readme.contains(&format!("| `{section}{key}` |")), "{section}{key} is not in the README's table");
+        }
+    }
+    assert!(keys > 25, "{keys}");
+}
+
 #[test]
 fn the_example_configuration_is_right_and_has_every_key() {
     let file = repository().join("config/carom.toml");

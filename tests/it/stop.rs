@@ -158,8 +158,12 @@ fn the_drain_deadline_ends_what_does_not_end() {
     tunnel.send("ping");
     tunnel.expect("ping");
     tunnel.drain();
+    // Who still waits is told, and both are in the log.
+    let response = request_in_flight.response();
+    assert_eq!((response.status(), response.error()), (503, Some("draining")));
     request_in_flight.drain();
-    carom.exit_code();
+    assert_eq!(carom.logged_path("/chat")["reason"], "draining");
+    assert_eq!(carom.exit_code(), Some(0));
     let took = began.elapsed();
     assert!(took > Duration::from_millis(400) && took < Duration::from_secs(5), "{took:?}");
     gate.open();
