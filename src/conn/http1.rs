@@ -92,8 +92,15 @@ pub(crate) async fn serve(stream: Stream, peer: SocketAddr, worker: &Worker, tic
     let mut connection = Connection { stream, ended: false, peer, worker, ticket, settings };
     let mut first = true;
     while connection.awaits_request(first).await {
-        first = false;
         let mut exchange = worker.exchange();
+        match connection.first_read(&mut exchange).await {
+            Poll::Ready(true) => first = false,
+            Poll::Ready(false) => return worker.recycle(exchange),
+            Poll::Pending => {
+                worker.recycle(exchange);
+                continue;
+            }
+        }
         let next = connection.requests(&mut exchange).await;
         if let Next::Linger = next {
             connection.linger(&mut exchange).await;
@@ -135,6 +142,15 @@ impl Connection<'_> {
             self.ticket.arm(timeouts.head);
         }
         comes
+    }
+
+    /// Reads what is said to be there: `false` for the end. Pending when there was nothing after all. Of a connection that
+    /// has just been accepted the runtime only guesses, and one that says nothing must not hold a buffer meanwhile.
+    async fn first_read(&mut self, exchange: &mut Exchange) -> Poll<bool> {
+        let stream = &mut self.stream;
+        poll_fn(|cx| Poll::Ready(stream.poll_read(cx, &mut exchange.from_client)))
+            .await
+            .map(|read| matches!(read, Ok(1..)))
     }
 
     /// Carries a request, and those that have come with it.
