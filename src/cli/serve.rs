@@ -74,6 +74,8 @@ struct Running {
     routes: Arc<Routes>,
     follow: Follow,
     log: Option<Writer>,
+    /// What is said once signals are listened to.
+    ready: String,
 }
 
 /// The routes file and whoever publishes it.
@@ -105,9 +107,9 @@ fn start(serve: Serve) -> Result<Running, Failure> {
         log = Some(writer);
     }
     let proxy = builder.bind().map_err(|error| cannot_listen(&error))?;
-    eprintln!("{}", ready(proxy.addresses(), &path, &table));
+    let ready = ready(proxy.addresses(), &path, &table);
     let listening = proxy.addresses().to_vec();
-    Ok(Running { proxy, follow: Follow { path, bytes, listening, routes: Arc::clone(&routes) }, routes, log })
+    Ok(Running { proxy, follow: Follow { path, bytes, listening, routes: Arc::clone(&routes) }, routes, log, ready })
 }
 
 fn configuration(path: Option<&Path>) -> Result<Config, Report> {
@@ -132,6 +134,7 @@ impl Running {
             let mut stop = Stop::new().map_err(refused)?;
             let mut again = Stop::new().map_err(refused)?;
             let hangup = signal(SignalKind::hangup()).map_err(refused)?;
+            eprintln!("{}", self.ready);
             let mut followed = Box::pin(self.follow.for_ever(hangup));
             let shutdown = async {
                 tokio::select! {

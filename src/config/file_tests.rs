@@ -43,7 +43,7 @@ fn what_the_example_has_commented_out_is_right_too() {
 fn the_example_routes_are_right() {
     let bytes = include_bytes!("../../config/routes.toml");
     let table = super::super::routes::parse(Path::new("config/routes.toml"), bytes, &[], None).unwrap();
-    assert_eq!(table.routes().len(), 7);
+    assert_eq!(table.routes().len(), 8);
 }
 
 #[test]

@@ -92,8 +92,15 @@ pub(crate) async fn serve(stream: Stream, peer: SocketAddr, worker: &Worker, tic
     let mut connection = Connection { stream, ended: false, peer, worker, ticket, settings };
     let mut first = true;
     while connection.awaits_request(first).await {
-        first = false;
         let mut exchange = worker.exchange();
+        match connection.first_read(&mut exchange).await {
+            Poll::Ready(true) => first = false,
+            Poll::Ready(false) => return worker.recycle(exchange),
+            Poll::Pending => {
+                worker.recycle(exchange);
+                continue;
+            }
+        }
         let next = connection.requests(&mut exchange).await;
         if let Next::Linger = next {
             connection.linger(&mut exchange).await;
@@ -137,12 +144,22 @@ impl Connection<'_> {
         comes
     }
 
+    /// Reads what is said to be there: `false` for the end. Pending when there was nothing after all. Of a connection that
+    /// has just been accepted the runtime only guesses, and one that says nothing must not hold a buffer meanwhile.
+    async fn first_read(&mut self, exchange: &mut Exchange) -> Poll<bool> {
+        let stream = &mut self.stream;
+        poll_fn(|cx| Poll::Ready(stream.poll_read(cx, &mut exchange.from_client)))
+            .await
+            .map(|read| matches!(read, Ok(1..)))
+    }
+
     /// Carries a request, and those that have come with it.
     async fn requests(&mut self, exchange: &mut Exchange) -> Next {
         loop {
             match self.request(exchange).await {
-                Next::Keep if self.ended => return Next::Close,
+                // What came before the client closed its side is still answered.
                 Next::Keep if !exchange.from_client.is_empty() => self.ticket.arm(self.settings.timeouts.head),
+                Next::Keep if self.ended => return Next::Close,
                 next => return next,
             }
         }
@@ -338,8 +355,9 @@ impl Connection<'_> {
 
     /// Sends an answer of our own, and reads what is left of the request.
     async fn answer(&mut self, exchange: &mut Exchange, status: u16, write: impl FnOnce(&mut Vec<u8>, Manner)) -> Next {
+        let nothing_follows = self.ended && exchange.is_last();
         let keep = exchange.head.keep_alive
-            && !self.ended
+            && !nothing_follows
             && !self.ticket.is_draining()
             && exchange.rest_can_be_skipped(&self.settings.limits);
         let head = &exchange.head;

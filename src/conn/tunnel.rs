@@ -82,7 +82,7 @@ pub(super) async fn run(
                 None => ticket.disarm(),
             }
         } else if ticket.is_due() {
-            return Poll::Ready(Some(Cut::IdleTimeout));
+            return Poll::Ready(Some(if ticket.is_over() { Cut::Draining } else { Cut::IdleTimeout }));
         }
         Poll::Pending
     })

@@ -2,19 +2,17 @@
 //! nothing on the data path but the decision, and what backends count.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::bounce::Decide;
 use crate::conn::http1;
@@ -29,6 +27,9 @@ use crate::upstream::idle::Idle;
 
 /// How long a worker that can't accept waits before it tries again.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// How long those that are cut off may take to say so, to their client and to the log.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Recycled values kept by one worker: enough for a busy moment, little enough to forget.
 const MOST_KEPT: usize = 256;
@@ -116,10 +117,13 @@ impl Worker {
             _ = stage.wait_for(|stage| *stage == Stage::Over) => {}
         }
         sweeping.abort();
+        let cut = self.sweep.len();
+        self.sweep.end();
+        let _ = timeout(LAST_WORDS, self.sweep.none()).await;
         if let Some(log) = &self.log {
             log.borrow_mut().flush();
         }
-        Ok(self.sweep.len())
+        Ok(cut)
     }
 
     async fn accept_all(self: Rc<Self>, listener: TcpListener, mut stage: watch::Receiver<Stage>) {
@@ -142,15 +146,15 @@ impl Worker {
             }
         }
         // Closing a listening socket resets whoever has been connected but not accepted.
+        let Ok(listener) = listener.into_std() else { return };
         for _ in 0..BACKLOG {
-            let waiting = poll_fn(|cx| match listener.poll_accept(cx) {
-                Poll::Ready(accepted) => Poll::Ready(accepted.ok()),
-                Poll::Pending => Poll::Ready(None),
-            });
-            let Some((stream, peer)) = waiting.await else {
-                break;
-            };
-            self.welcome(stream, peer);
+            let Ok((stream, peer)) = listener.accept() else { break };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                self.welcome(stream, peer);
+            }
         }
     }
 

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::http::field::Kind;
+
 /// How a message's body is delimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
@@ -26,11 +28,18 @@ pub struct ChunkLimits {
     pub line: usize,
     /// Bytes of all trailers.
     pub trailers: usize,
+    /// Bytes of all chunks' data together; `None` for any.
+    pub content: Option<u64>,
 }
 
 /// Why bytes are no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadBody(pub &'static str);
+
+impl BadBody {
+    /// It is well-formed, and more than [`ChunkLimits::content`].
+    pub const TOO_LARGE: Self = Self("the body is larger than allowed");
+}
 
 /// A body that is being read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,6 +140,8 @@ pub struct Chunked {
     at: At,
     /// Bytes of this size line, or of all trailers, so far.
     overhead: usize,
+    /// Bytes of all chunks so far, the one at hand whole.
+    content: u64,
     /// How many bytes of the trailer line's name have been seen, and what they were.
     name: TrailerName,
 }
@@ -171,7 +182,7 @@ const MOST_DIGITS: u8 = 16;
 
 impl Chunked {
     fn new(limits: ChunkLimits) -> Self {
-        Self { limits, at: At::Size { size: 0, digits: 0 }, overhead: 0, name: TrailerName::default() }
+        Self { limits, at: At::Size { size: 0, digits: 0 }, overhead: 0, content: 0, name: TrailerName::default() }
     }
 
     fn is_done(&self) -> bool {
@@ -218,8 +229,14 @@ impl Chunked {
                     match size {
                         0 => At::TrailerStart,
                         // No body is longer than 2^63: sums of sizes could wrap behind us.
-                        size if size >> 63 == 0 => At::Data { left: size },
-                        _ => return Err(BadBody("a chunk's size is impossible")),
+                        size if size >> 63 != 0 => return Err(BadBody("a chunk's size is impossible")),
+                        size => {
+                            self.content = self.content.saturating_add(size);
+                            if self.limits.content.is_some_and(|most| self.content > most) {
+                                return Err(BadBody::TOO_LARGE);
+                            }
+                            At::Data { left: size }
+                        }
                     }
                 }
                 At::DataCr if byte == b'\r' => At::DataLf,
@@ -272,41 +289,26 @@ impl Chunked {
     }
 }
 
-/// The name of the trailer at hand: enough of it to know the ones that may not stand there.
+/// The name of the trailer at hand: as much of it as shows whether it may stand there.
 #[derive(Clone, Copy, Debug, Default)]
 struct TrailerName {
-    bytes: [u8; 18],
+    bytes: [u8; 20],
     length: usize,
 }
 
 impl TrailerName {
     fn push(&mut self, byte: u8) {
         if let Some(place) = self.bytes.get_mut(self.length) {
-            *place = if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+            *place = byte;
+            self.length += 1;
         }
-        self.length = self.length.saturating_add(1);
     }
 
     /// Fields that say where a message ends, where it goes or whom it comes from have no meaning in a trailer
     /// (RFC 9110 section 6.5.1), but not every reader keeps them apart from the head's.
     fn is_allowed(&self) -> bool {
-        const NEVER: [&[u8]; 10] = [
-            b"content-length",
-            b"transfer-encoding",
-            b"host",
-            b"connection",
-            b"forwarded",
-            b"x-forwarded-for",
-            b"x-forwarded-proto",
-            b"x-forwarded-host",
-            b"x-forwarded-port",
-            b"x-real-ip",
-        ];
-        match self.bytes.get(..self.length) {
-            Some([]) => false,
-            Some(name) => !NEVER.contains(&name),
-            None => true,
-        }
+        let name = &self.bytes[..self.length];
+        !name.is_empty() && matches!(Kind::of(name), Kind::Plain | Kind::Accept | Kind::Expect)
     }
 }
 
@@ -325,7 +327,7 @@ impl fmt::Display for BadBody {
 mod tests {
     use super::*;
 
-    const LIMITS: ChunkLimits = ChunkLimits { line: 40, trailers: 60 };
+    const LIMITS: ChunkLimits = ChunkLimits { line: 40, trailers: 60, content: Some(50) };
 
     /// What is decoded, and how many bytes are behind the body, whatever the pieces it comes in.
     fn decode(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, BadBody> {
@@ -391,6 +393,7 @@ mod tests {
             b"5\r\r\n",
             b"10000000000000005\r\n",
             b"FFFFFFFFFFFFFFFF\r\n",
+            b"8000000000000000\r\n",
             b"00000000000000005\r\n",
             b"5\r\nhelloXX\r\n",
             b"5\r\nhello\n",
@@ -419,6 +422,13 @@ mod tests {
         assert!(decode(&[b"5;".as_slice(), &[b'a'; 41]].concat()).is_err());
         assert!(decode(&[b"0\r\nX:".as_slice(), &[b'a'; 61]].concat()).is_err());
         assert!(decode(&[b"0\r\n".as_slice(), &b"X:\r\n".repeat(40)].concat()).is_err());
+    }
+
+    #[test]
+    fn chunks_are_counted_without_their_framing() {
+        let chunk = b"A;extension=1\r\n0123456789\r\n";
+        assert!(matches!(decode(&[chunk.repeat(5).as_slice(), b"0\r\n\r\n"].concat()), Ok(Some(_))));
+        assert_eq!(decode(&[chunk.repeat(5).as_slice(), b"1\r\n"].concat()), Err(BadBody::TOO_LARGE));
     }
 
     #[test]

@@ -22,12 +22,12 @@ pub(crate) enum Kind {
     XForwardedHost,
     /// Other fields that say who the client is.
     OtherForwarding,
-    /// Spells one of the above with `_` for `-`: CGI-style backends can't tell the two apart.
+    /// Spells one of the above with `_` or `.` for `-`: CGI-style backends can't tell them apart.
     LookAlike,
 }
 
 /// Every name that means something, by length: a name's length leaves at most two to compare with.
-const NAMES: [(Kind, &[u8]); 17] = [
+const NAMES: [(Kind, &[u8]); 16] = [
     (Kind::Te, b"te"),
     (Kind::Host, b"host"),
     (Kind::Expect, b"expect"),
@@ -42,7 +42,6 @@ const NAMES: [(Kind, &[u8]); 17] = [
     (Kind::XForwardedFor, b"x-forwarded-for"),
     (Kind::ProxyConnection, b"proxy-connection"),
     (Kind::XForwardedHost, b"x-forwarded-host"),
-    (Kind::OtherForwarding, b"x-forwarded-port"),
     (Kind::TransferEncoding, b"transfer-encoding"),
     (Kind::XForwardedProto, b"x-forwarded-proto"),
 ];
@@ -65,9 +64,7 @@ const BY_LENGTH: [(usize, usize); 18] = {
 impl Kind {
     /// What a name means, letter case aside.
     pub(crate) fn of(name: &[u8]) -> Self {
-        let Some(&(from, to)) = BY_LENGTH.get(name.len()) else {
-            return Self::Plain;
-        };
+        let (from, to) = BY_LENGTH.get(name.len()).copied().unwrap_or_default();
         for (kind, spelling) in &NAMES[from..to] {
             if name.eq_ignore_ascii_case(spelling) {
                 return *kind;
@@ -76,12 +73,25 @@ impl Kind {
                 return Self::LookAlike;
             }
         }
-        Self::Plain
+        match name.split_at_checked(X_FORWARDED.len()) {
+            Some((_, [])) | None => Self::Plain,
+            Some((start, _)) if start.eq_ignore_ascii_case(X_FORWARDED) && !has_odd(name) => Self::OtherForwarding,
+            Some((start, _)) if looks_alike(start, X_FORWARDED) => Self::LookAlike,
+            Some(_) => Self::Plain,
+        }
     }
 }
 
+/// How the names begin of all other fields that say who the client is: `X-Forwarded-Port`, `X-Forwarded-Prefix`.
+const X_FORWARDED: &[u8] = b"x-forwarded-";
+
 fn looks_alike(name: &[u8], spelling: &[u8]) -> bool {
-    name.iter().zip(spelling).all(|(&a, &b)| a.eq_ignore_ascii_case(&b) || (a == b'_' && b == b'-'))
+    let alike = |(&a, &b): (&u8, &u8)| a.eq_ignore_ascii_case(&b) || (b == b'-' && !a.is_ascii_alphanumeric());
+    name.iter().zip(spelling).all(alike)
+}
+
+fn has_odd(name: &[u8]) -> bool {
+    name.iter().any(|&byte| byte != b'-' && !byte.is_ascii_alphanumeric())
 }
 
 /// One line of a head, as offsets into the bytes it was read from.
@@ -250,8 +260,14 @@ mod tests {
             ("x_real_ip", Kind::LookAlike),
             ("X-Forwarded-Port", Kind::OtherForwarding),
             ("X-Forwarded-Host", Kind::XForwardedHost),
-            ("X-Forwarded-Post", Kind::Plain),
-            ("X-Forwarded-Server", Kind::Plain),
+            ("X-Forwarded-Post", Kind::OtherForwarding),
+            ("X-Forwarded-Server", Kind::OtherForwarding),
+            ("X.Forwarded.Server", Kind::LookAlike),
+            ("X-Forwarded-Ssl_On", Kind::LookAlike),
+            ("X-Forwarded-", Kind::Plain),
+            ("X-Forwarder", Kind::Plain),
+            ("Content.Length", Kind::LookAlike),
+            ("X~Real~IP", Kind::LookAlike),
             ("X_Under_Score", Kind::Plain),
             ("", Kind::Plain),
         ] {

@@ -94,7 +94,7 @@ fn other_line() -> BoxedStrategy<Vec<u8>> {
     ];
     #[rustfmt::skip] // several a row
     const FORWARDED: &[&str] = &[
-        "for=1.1.1.1", "for=\"[2001:db8::1]\", for=b;proto=https", "for=\"a\\\"b,\"", "for=\"open", "", ",",
+        "for=1.1.1.1", "for=\"[2001:db8::1]\", for=b;proto=https", "for=\"a\\\"b,\"", "for=\"a\\\";x=\"b\"", "for=\"open", "", ",",
         "for=\"a\" x", "6.6.6.6", "for=1.1.1.1;", "https", "evil, \"",
     ];
     prop_oneof![
@@ -246,10 +246,7 @@ pub(crate) fn chunked_body() -> BoxedStrategy<(Vec<u8>, Vec<u8>)> {
     let extension = prop_oneof![3 => Just(Vec::new()), 1 => bytes_of("(?s-u:;[\\t -~\\x80-\\xff]{0,30})")];
     let data = prop_oneof![prop::collection::vec(any::<u8>(), 1..40), any_of(&["\r\n", "0\r\n\r\n", "\n", "\r"])];
     let chunk = (data, 0_usize..10, any::<bool>(), extension.clone());
-    let trailer = line(
-        any_of(&["x-t", "etag", "x_y", "content-lengths", "x-forwarded-server", "a-very-long-name-indeed"]),
-        text(),
-    );
+    let trailer = line(any_of(&["x-t", "etag", "x_y", "content-lengths", "a-very-long-name-indeed"]), text());
     let last = (1_usize..17, extension, prop::collection::vec(trailer, 0..4));
     (prop::collection::vec(chunk, 0..5), last)
         .prop_map(|(chunks, (zeros, extension, trailers))| {
@@ -272,7 +269,7 @@ pub(crate) fn chunked_body() -> BoxedStrategy<(Vec<u8>, Vec<u8>)> {
 pub(crate) fn odd_chunked() -> BoxedStrategy<Vec<u8>> {
     #[rustfmt::skip] // several a row
     const CHUNKS: &[&str] = &[
-        "5\r\nhello\r\n", "05;a=\"b\"\r\nhello\r\n", "2\r\n\r\n\r\n", "5\nhello\n", "5\r\nhell\r\n", "5\r\nhellos\r\n", "+5\r\nhello\r\n",
+        "5\r\nhello\r\n", "05;a=\"b\"\r\nhello\r\n", "2\r\n\r\n\r\n", "5\nhello\n", "5\r\nhell\r\n", "5\r\nhello\rX", "5\r\nhellos\r\n", "+5\r\nhello\r\n",
         "0x5\r\nhello\r\n", " 5\r\nhello\r\n", "5 \r\nhello\r\n", "5 ;a\r\nhello\r\n", "5\r\nhello", "5;\ra\r\nhello\r\n", "-0\r\n\r\n", "\r\n",
         "00000000000000005\r\nhello\r\n", "8000000000000000\r\nhello\r\n", "10000000000000005\r\nhello\r\n",
     ];
@@ -285,8 +282,10 @@ pub(crate) fn odd_chunked() -> BoxedStrategy<Vec<u8>> {
         "x_real_ip: x", "x-forwarded-server: x", "x-forwarded-for : x", ": x", " x: y", "x: \0", "x: a\rb", "x: a\nb",
     ];
     let trailer = cased(any_of(TRAILERS)).prop_map(|line| [line, b"\r\n".to_vec()].concat());
-    let end = any_of(&["\r\n", "\r\n", "\n", "\r", "\r\r\n"]);
-    (prop::collection::vec(any_of(CHUNKS), 0..3), any_of(LAST), prop::collection::vec(trailer, 0..3), end)
+    let chunk = prop_oneof![2 => any_of(&["5\r\nhello\r\n"]), 1 => any_of(CHUNKS)];
+    let last = prop_oneof![4 => any_of(&["0\r\n"]), 1 => any_of(LAST)];
+    let end = prop_oneof![4 => any_of(&["\r\n"]), 1 => any_of(&["\n", "\r", "\r\r\n"])];
+    (prop::collection::vec(chunk, 0..3), last, prop::collection::vec(trailer, 0..3), end)
         .prop_map(|(chunks, last, trailers, end)| [chunks.concat(), last, trailers.concat(), end].concat())
         .boxed()
 }

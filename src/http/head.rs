@@ -33,7 +33,7 @@ impl<'a> Head<'a> {
         self.parsed.method(self.bytes)
     }
 
-    /// The target in origin form, `/path?query`, or `*`.
+    /// The target in origin form, `/path?query`, or `*`. It begins with `?` where an absolute form had no path.
     pub fn target(&self) -> &'a [u8] {
         self.parsed.target(self.bytes)
     }
@@ -153,7 +153,9 @@ impl RequestHead {
                 }
                 Kind::Te => self.te_trailers |= field::list(value).any(|te| te.eq_ignore_ascii_case(b"trailers")),
                 Kind::Accept => self.wants_html |= field::list(value).any(|range| range.starts_with(b"text/html")),
-                Kind::Expect if self.minor == 1 => self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue"),
+                Kind::Expect if self.minor == 1 && !field.nominated => {
+                    self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue")
+                }
                 _ => {}
             }
         }

@@ -195,20 +195,22 @@ pub(crate) fn chunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
         if trailer.is_empty() {
             return Some((data, at));
         }
-        let name = field(trailer)?.name.replace('_', "-");
-        let framing = ["content-length", "transfer-encoding", "host", "connection"].contains(&name.as_str());
-        if framing || is_forwarding(&name) {
+        let name = dashed(&field(trailer)?.name);
+        let framing = ["content-length", "transfer-encoding", "host"].contains(&name.as_str());
+        if framing || is_hop(&name) || is_forwarding(&name) {
             return None;
         }
     }
 }
 
+/// A name as a backend may read it that knows no character but letters, digits and one more.
+pub(crate) fn dashed(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
 /// Whether a field of this name (lower case) says who the client is.
 pub(crate) fn is_forwarding(name: &str) -> bool {
-    const SUFFIXES: [&str; 4] = ["for", "proto", "host", "port"];
-    name == "forwarded"
-        || name == "x-real-ip"
-        || name.strip_prefix("x-forwarded-").is_some_and(|what| SUFFIXES.contains(&what))
+    name == "forwarded" || name == "x-real-ip" || (name.starts_with("x-forwarded-") && name.len() > 12)
 }
 
 /// Whether a field of this name (lower case) is for one hop, whatever `Connection` says.

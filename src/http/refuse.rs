@@ -37,8 +37,6 @@ pub enum Refusal {
     TargetTooLong,
     /// The head has more bytes or fields than `limits.head` and `limits.fields`.
     HeadTooLarge,
-    /// This connection is not for that host.
-    Misdirected,
     /// Nothing listens at the backend's address.
     BackendRefused,
     /// The backend's address can't be reached.
@@ -91,7 +89,6 @@ impl Refusal {
             Self::BodyTooLarge         => (413, "Content Too Large", "body-too-large", Client, "the request body is larger than this server allows"),
             Self::TargetTooLong        => (414, "URI Too Long", "target-too-long", Client, "the address is longer than this server allows"),
             Self::HeadTooLarge         => (431, "Request Header Fields Too Large", "head-too-large", Client, "the request head is larger than this server allows"),
-            Self::Misdirected          => (421, "Misdirected Request", "misdirected", Client, "this connection is not for that host"),
             Self::BackendRefused       => (502, "Bad Gateway", "backend-refused", Backend, "the site's server refused the connection"),
             Self::BackendUnreachable   => (502, "Bad Gateway", "backend-unreachable", Backend, "the site's server can't be reached"),
             Self::BackendName          => (502, "Bad Gateway", "backend-name", Backend, "the site's server has no known address"),
@@ -138,6 +135,43 @@ impl Cut {
             Self::ClientGarbled => "malformed-body",
             Self::IdleTimeout => "idle-timeout",
             Self::Draining => "draining",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_explained_in_the_readme() {
+        use Refusal::*;
+        let readme = include_str!("../../README.md");
+        let refusals = [
+            MalformedHead("x"),
+            MalformedBody("x"),
+            BadHost("x"),
+            NoRoute,
+            HeadTimeout,
+            BodyTimeout,
+            BodyTooLarge,
+            TargetTooLong,
+            HeadTooLarge,
+            BackendRefused,
+            BackendUnreachable,
+            BackendName,
+            BackendClosed,
+            BackendGarbled("x"),
+            BackendHeadTooLarge,
+            NoBackend,
+            Draining,
+            ConnectTimeout,
+            ResponseTimeout,
+        ];
+        let cuts = [Cut::Backend, Cut::ClientGone, Cut::ClientGarbled, Cut::IdleTimeout, Cut::Draining];
+        let codes = refusals.map(|refusal| refusal.row().code).into_iter().chain(cuts.map(Cut::code));
+        for code in codes {
+            assert!(readme.contains(&format!("`{code}`")), "{code}");
         }
     }
 }

@@ -225,6 +225,7 @@ pub(crate) fn response(
     copy_kept(out, bytes, head.fields_start, &head.fields, keep);
     let connection: &[u8] = match persistence {
         _ if head.status == 426 && persistence == Persistence::Close => b"Connection: close, upgrade\r\n",
+        _ if head.status == 426 && persistence == Persistence::KeepAlive => b"Connection: keep-alive, upgrade\r\n",
         _ if head.status == 426 => b"Connection: upgrade\r\n",
         Persistence::Silent => b"",
         Persistence::KeepAlive => b"Connection: keep-alive\r\n",

@@ -27,6 +27,7 @@ pub(crate) struct Sweep {
     /// Milliseconds since the epoch, as of the last tick.
     now: Cell<u64>,
     draining: Cell<bool>,
+    over: Cell<bool>,
     /// Told when the first connection comes and when the last one goes.
     turn: Notify,
 }
@@ -69,6 +70,7 @@ impl Sweep {
             epoch: Instant::now(),
             now: Cell::new(0),
             draining: Cell::new(false),
+            over: Cell::new(false),
             turn: Notify::new(),
         })
     }
@@ -122,6 +124,16 @@ impl Sweep {
     /// Tells every connection that the proxy is stopping.
     pub(crate) fn drain(&self) {
         self.draining.set(true);
+        self.wake_all();
+    }
+
+    /// Makes every wait due: the time for draining has passed.
+    pub(crate) fn end(&self) {
+        self.over.set(true);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
         for waker in self.slots.borrow().all.iter().filter_map(|slot| slot.waker.as_ref()) {
             waker.wake_by_ref();
         }
@@ -176,7 +188,12 @@ impl Ticket {
     /// Whether the deadline has passed.
     pub(crate) fn is_due(&self) -> bool {
         let now = self.sweep.now.get();
-        self.with(|slot| slot.due <= now)
+        self.is_over() || self.with(|slot| slot.due <= now)
+    }
+
+    /// Whether everything has to end now.
+    pub(crate) fn is_over(&self) -> bool {
+        self.sweep.over.get()
     }
 
     /// Whether the proxy is stopping.

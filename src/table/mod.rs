@@ -57,7 +57,10 @@ impl Redirect {
     /// The `Location` for a request's target in origin form.
     pub fn location(&self, target: &[u8]) -> Vec<u8> {
         let mut location = self.to.as_bytes().to_vec();
-        if !self.has_path() && target.first() == Some(&b'/') {
+        if !self.has_path() && target != b"*" {
+            if target.first() == Some(&b'?') {
+                location.push(b'/');
+            }
             location.extend_from_slice(target);
         }
         location
@@ -284,6 +287,7 @@ mod tests {
         assert_eq!(to("https://[::1]:8443").location(b"/x"), b"https://[::1]:8443/x");
         assert_eq!(to("https://n.test/").location(b"/x?y"), b"https://n.test/");
         assert_eq!(to("https://n.test/new").location(b"/x?y"), b"https://n.test/new");
+        assert_eq!(to("https://n.test").location(b"?y"), b"https://n.test/?y");
         assert_eq!(to("https://n.test").location(b"*"), b"https://n.test");
     }
 }

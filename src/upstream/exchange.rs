@@ -12,7 +12,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use crate::http::body::{Body, ChunkLimits, Framing};
+use crate::http::body::{BadBody, Body, ChunkLimits, Framing};
 use crate::http::head::{Parsed, RequestHead};
 use crate::http::refuse::{Cut, Refusal};
 use crate::http::response::ResponseHead;
@@ -136,8 +136,8 @@ enum UpError {
     ClientGone,
     /// The client closed its side in the middle of the body.
     ClientEnded,
-    Garbled(&'static str),
-    TooLarge,
+    /// What it sends is not a body, or too much of one.
+    Refused(Refusal),
 }
 
 impl Exchange {
@@ -207,17 +207,14 @@ impl Exchange {
 
     /// Writes the request that goes to the backend.
     pub(crate) fn prepare(&mut self, origin: &Origin, limits: &Limits) -> Result<(), Refusal> {
-        if over(limits.body, self.body.left().unwrap_or(0)) {
+        if limits.body.is_some_and(|most| self.body.left().is_some_and(|left| left > most)) {
             return Err(Refusal::BodyTooLarge);
         }
         self.request.clear();
         rewrite::request(&mut self.request, self.from_client.data(), &self.head, origin);
         self.from_client.eat(std::mem::take(&mut self.head_in_buffer));
-        let taken = self.body.take(self.from_client.data()).map_err(|bad| Refusal::MalformedBody(bad.0))?;
+        let taken = self.body.take(self.from_client.data()).map_err(refusal_of)?;
         self.counts.received += taken as u64;
-        if over(limits.body, self.counts.received - self.head.length as u64) {
-            return Err(Refusal::BodyTooLarge);
-        }
         self.body_taken = taken;
         if taken <= JOINED {
             self.request.extend_from_slice(&self.from_client.data()[..taken]);
@@ -265,7 +262,10 @@ impl Exchange {
                 waited_for = Some(self.waits_for);
                 ticket.arm(self.waits_for.patience(&settings.timeouts));
             } else if ticket.is_due() {
-                return Poll::Ready(self.too_slow());
+                return Poll::Ready(match ticket.is_over() {
+                    true => self.fail(Refusal::Draining, Cut::Draining),
+                    false => self.too_slow(),
+                });
             }
             Poll::Pending
         })
@@ -277,6 +277,11 @@ impl Exchange {
     /// Whether the request has been read, and taken, to its end.
     pub(crate) fn is_received(&self) -> bool {
         self.body.is_done() && self.head_in_buffer == 0 && self.body_taken == 0
+    }
+
+    /// Whether nothing has come behind this request, as far as that is known.
+    pub(crate) fn is_last(&self) -> bool {
+        self.from_client.len() <= self.head_in_buffer + self.body_taken
     }
 
     /// Reads what is left of the request body and throws it away. `false` when that is more than `limits.leftover`,
@@ -314,7 +319,7 @@ impl Exchange {
     ) -> Poll<Ended> {
         self.waits_for = if self.down == Down::Body { Wait::ResponseBody } else { Wait::ResponseHead };
         if self.up == Up::Sending {
-            match self.poll_up(cx, client, backend, limits) {
+            match self.poll_up(cx, client, backend) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(())) => self.up = Up::Done,
                 Poll::Ready(Err(UpError::Backend)) => self.up = Up::Broken,
@@ -323,11 +328,8 @@ impl Exchange {
                     *client_ended = true;
                     return Poll::Ready(self.fail(Refusal::MalformedBody("the body ended early"), Cut::ClientGone));
                 }
-                Poll::Ready(Err(UpError::Garbled(why))) => {
-                    return Poll::Ready(self.fail(Refusal::MalformedBody(why), Cut::ClientGarbled));
-                }
-                Poll::Ready(Err(UpError::TooLarge)) => {
-                    return Poll::Ready(self.fail(Refusal::BodyTooLarge, Cut::ClientGarbled));
+                Poll::Ready(Err(UpError::Refused(refusal))) => {
+                    return Poll::Ready(self.fail(refusal, Cut::ClientGarbled));
                 }
             }
         }
@@ -347,7 +349,6 @@ impl Exchange {
         cx: &mut Context<'_>,
         client: &mut Stream,
         backend: &mut Stream,
-        limits: &Limits,
     ) -> Poll<Result<(), UpError>> {
         loop {
             while self.request_sent < self.request.len() {
@@ -377,11 +378,8 @@ impl Exchange {
                     Err(_) => return Poll::Ready(Err(UpError::ClientGone)),
                 }
             }
-            let taken = self.body.take(self.from_client.data()).map_err(|bad| UpError::Garbled(bad.0))?;
+            let taken = self.body.take(self.from_client.data()).map_err(|bad| UpError::Refused(refusal_of(bad)))?;
             self.counts.received += taken as u64;
-            if over(limits.body, self.counts.received - self.head.length as u64) {
-                return Poll::Ready(Err(UpError::TooLarge));
-            }
             self.body_taken = taken;
             grow_for_more(&mut self.from_client, &self.body);
         }
@@ -448,6 +446,7 @@ impl Exchange {
                 }
                 Down::Body => {
                     if self.from_backend.is_empty() {
+                        self.waits_for = Wait::ResponseBody;
                         match ready!(backend.poll_read(cx, &mut self.from_backend)) {
                             Ok(0) if self.response_body.may_end_here() => {
                                 self.response_body = Body::Done;
@@ -532,9 +531,10 @@ impl Exchange {
         let framing = self.response.framing;
         let dechunk = rewrite::must_dechunk(framing, self.head.minor);
         self.ends_by_close = framing == Framing::UntilClose || dechunk;
+        let nothing_follows = client_ended && self.is_last();
         self.keep_client = self.head.keep_alive
             && !self.ends_by_close
-            && !client_ended
+            && !nothing_follows
             && !draining
             && self.rest_can_be_skipped(limits);
         let persistence = match self.keep_client {
@@ -577,7 +577,7 @@ impl Exchange {
     }
 
     /// Looks for the response's end in what has come.
-    fn take_response_body(&mut self) -> Result<(), crate::http::body::BadBody> {
+    fn take_response_body(&mut self) -> Result<(), BadBody> {
         let bytes = self.from_backend.data();
         if rewrite::must_dechunk(self.response.framing, self.head.minor) {
             let taken = self.response_body.decode(bytes, &mut self.made)?;
@@ -646,14 +646,17 @@ fn grow_for_more(buffer: &mut Buffer, body: &Body) {
     }
 }
 
-fn over(limit: Option<u64>, bytes: u64) -> bool {
-    limit.is_some_and(|limit| bytes > limit)
+fn refusal_of(bad: BadBody) -> Refusal {
+    match bad {
+        BadBody::TOO_LARGE => Refusal::BodyTooLarge,
+        BadBody(why) => Refusal::MalformedBody(why),
+    }
 }
 
 pub(crate) fn request_chunks(limits: &Limits) -> ChunkLimits {
-    ChunkLimits { line: limits.chunk_line, trailers: limits.head }
+    ChunkLimits { line: limits.chunk_line, trailers: limits.head, content: limits.body }
 }
 
 fn response_chunks(limits: &Limits) -> ChunkLimits {
-    ChunkLimits { line: limits.chunk_line, trailers: limits.response_head }
+    ChunkLimits { line: limits.chunk_line, trailers: limits.response_head, content: None }
 }

@@ -1,0 +1,58 @@
+//! Behaviour, one binary: the real program as a child process, between scripted raw clients and scripted raw backends.
+//!
+//! Every test owns what it needs (a folder, a port that the kernel chose, its own carom) and ends what it started, so
+//! all of them run side by side. A test is named as the sentence that would be false if it failed. Nothing sleeps to
+//! wait for something: waits are on the thing itself, with a deadline that says what did not come. A pause in a script
+//! is part of what the peer does ("answers after 300 ms").
+//!
+//! | where | what |
+//! |---|---|
+//! | [`support::carom`] | the program: its files, its signals, its log, its weight |
+//! | [`support::origin`] | a backend that does as it is told and keeps what it saw |
+//! | [`support::client`] | a client that does as it is told and reads strictly |
+//! | [`support::wire`] | HTTP/1 as both of them read it: an own reader that takes nothing odd |
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    unreachable_pub,
+    reason = "a test may panic, its numbers are its own, and it has no users"
+)]
+
+mod support;
+
+/// Which site a request goes to, and which instance of it.
+mod routing;
+
+/// What is refused before a backend hears of it.
+mod refused;
+
+/// Bodies and interim responses in both directions, whole and broken.
+mod bodies;
+
+/// Which fields are taken out of a head, which are put in, and that all others stay as they are.
+mod fields;
+
+/// Backend connections that are used again, and requests that come before their turn.
+mod reuse;
+
+/// Upgrades and the tunnels behind them.
+mod upgrade;
+
+/// Backends that are away, slow, wrong or gone; clients that are gone.
+mod failure;
+
+/// Each limit and each deadline, and what it protects.
+mod limits;
+
+/// Every way to save the routes, while requests run.
+mod reload;
+
+/// The end: signals, what is in flight, exit codes, and a start that can't be.
+mod stop;
+
+/// One access line a request, and what it says.
+mod log;
+
+/// The repository's own example files, and what `check` and `explain` say.
+mod files;
