@@ -20,7 +20,7 @@ pub fn run(listener: TcpListener, backend: SocketAddr) -> io::Result<()> {
     let mut epoll = Epoll::new()?;
     epoll.add(&listener, LISTENER, READ)?;
     let mut sides: Vec<Option<Side>> = Vec::new();
-    let mut buffer = vec![0; 256 * 1024];
+    let mut buffer = vec![0; 64 * 1024];
     loop {
         for number in epoll.wait(None)? {
             if number == LISTENER {

@@ -132,7 +132,7 @@ impl Plan {
 
     fn tunnel(to: SocketAddr, length: usize) -> Self {
         let hello =
-            b"GET / HTTP/1.1\r\nHost: beep.example.com\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n".to_vec();
+            b"GET /tunnel HTTP/1.1\r\nHost: beep.example.com\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n".to_vec();
         Self { to, hello, request: vec![b'x'; length], length: Some(length), tunnel: true, closes: false }
     }
 }
