@@ -36,7 +36,7 @@ KINDS = {
     "10k": ("10 KB", "10k", 64, 2000),
     "1m": ("1 MB", "1m", 16, 100),
     "upload": ("upload of 1 MB", "upload", 16, 100),
-    "close": ("small GET, connection closed", "close", 64, 1000),
+    "close": ("small GET, connection closed", "close", 64, 4000),
     "tunnel": ("tunnel, 128 B there and back", "tunnel-128", 64, 2000),
     "tunnel64": ("tunnel, 64 KB there and back", "tunnel-65536", 16, 500),
     "rate": ("3,000 requests/s", "rate-3000", 64, 0),
@@ -335,11 +335,11 @@ def spread(values, digits=1):
 
 
 def ratio(results, name, key, to="nginx"):
-    """Median over median."""
+    """The median of the rounds' own ratios: what slows a whole round falls out."""
     if to not in results or results[name][0].get(key) is None:
         return "-"
-    middle = {peer: statistics.median(result[key] for result in results[peer]) for peer in (name, to)}
-    return f"{middle[name] / middle[to]:.2f}"
+    rounds = zip(column(results[name], key), column(results[to], key))
+    return spread([ours / theirs for ours, theirs in rounds], 2)
 
 
 def column(results, key):
@@ -355,7 +355,8 @@ def version(command):
     return found[0] if found else "unknown"
 
 
-def heading(names):
+def machine(names):
+    """What was measured, where and when."""
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     path = os.environ["PATH"] + ":/usr/sbin"
     told = {"carom": [os.environ["CAROM"], "--version"], "caddy": [ROOM / "venv/bin/caddy", "version"]}
@@ -365,10 +366,7 @@ def heading(names):
     model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     return (
         f"{datetime.date.today()}: {versions} (carom's commit {commit}); Linux {platform.release()}, "
-        f"{len(CORES)} cores ({model[1] if model else platform.machine()}). {ROUNDS} rounds of {LENGTH}, in turn; one worker on "
-        "one core; load and backend on another.\n"
-        "Medians, and from the least to the most. A difference under 10 % is no evidence. The floor has a connection to the "
-        "backend for each of a client's, and keeps none."
+        f"{len(CORES)} cores ({model[1] if model else platform.machine()}). Rounds: {ROUNDS}, in turn."
     )
 
 
@@ -437,7 +435,12 @@ def main():
         for name in scaled if "two" in tests else []:
             scaled[name].append(spread_out(name, backend))
 
-    print(heading(names))
+    print(machine(names))
+    print(
+        f"A round is {LENGTH}. The proxy has one worker and a core, load and backend another. Medians, and from the least to the "
+        "most; a difference under 10 % is no evidence.\nThe floor has a connection to the backend for each of a client's, and "
+        "keeps none for another."
+    )
     if rows:
         head = ["work", "proxy", "µs of CPU a request", "× nginx", "requests/s", "p50 µs", "p99 µs", "system calls", "instructions"]
         print_table(head, rows)
