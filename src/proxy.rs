@@ -9,16 +9,17 @@ use std::thread::JoinHandle;
 use tokio::runtime::{Builder as RuntimeBuilder, LocalOptions};
 use tokio::sync::{oneshot, watch};
 
-use crate::bounce::Decide;
+use crate::bounce::{Decide, Routes};
 use crate::conn::worker::{Doors, Shared, Stage, Worker};
 use crate::net::{listen, system};
 use crate::record::Observe;
 use crate::settings::Settings;
+use crate::table::Table;
 
 /// What a proxy is made of.
 #[derive(Default)]
 pub struct Builder {
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Listen>,
     workers: usize,
     settings: Settings,
     decide: Option<Arc<dyn Decide>>,
@@ -31,6 +32,23 @@ pub struct Proxy {
     /// For each worker, one socket for each address.
     listeners: Vec<Vec<std::net::TcpListener>>,
     addresses: Vec<SocketAddr>,
+}
+
+/// An address to listen on: a [`SocketAddr`], or text such as `"127.0.0.1:8000"`, `"[::]:80"`, `":8080"`.
+#[derive(Clone, Debug)]
+pub struct Listen(Result<SocketAddr, String>);
+
+impl From<SocketAddr> for Listen {
+    fn from(address: SocketAddr) -> Self {
+        Self(Ok(address))
+    }
+}
+
+impl From<&str> for Listen {
+    fn from(text: &str) -> Self {
+        let whole = text.strip_prefix(':').map(|port| format!("[::]:{port}"));
+        Self(whole.as_deref().unwrap_or(text).parse().map_err(|_| text.to_owned()))
+    }
 }
 
 /// An address that could not be bound.
@@ -52,8 +70,8 @@ pub struct Drained {
 impl Builder {
     /// Adds an address to listen on. Port 0 takes a free one.
     #[must_use]
-    pub fn listen(mut self, address: SocketAddr) -> Self {
-        self.addresses.push(address);
+    pub fn listen(mut self, address: impl Into<Listen>) -> Self {
+        self.addresses.push(address.into());
         self
     }
 
@@ -89,14 +107,18 @@ impl Builder {
     ///
     /// # Errors
     /// The first address that can't be bound. Then none is.
-    pub fn bind(self) -> Result<Proxy, BindError> {
+    pub async fn bind(self) -> Result<Proxy, BindError> {
         let workers = match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
         };
         let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
-        for address in self.addresses {
+        for Listen(address) in self.addresses {
+            let address = address.map_err(|text| BindError {
+                address: SocketAddr::from(([0, 0, 0, 0], 0)),
+                source: io::Error::new(io::ErrorKind::InvalidInput, format!("{text:?} is no address to listen on")),
+            })?;
             let sockets = listen::bind(address, workers).map_err(|source| BindError { address, source })?;
             let bound = sockets.first().map_or(Ok(address), std::net::TcpListener::local_addr);
             addresses.push(bound.map_err(|source| BindError { address, source })?);
@@ -108,9 +130,8 @@ impl Builder {
             0 => room_for_connections(workers),
             most => most,
         };
-        let nowhere = |_: &crate::http::head::Head<'_>| crate::bounce::Bounce::Refuse(crate::Refusal::NoRoute);
         let shared = Arc::new(Shared {
-            decide: self.decide.unwrap_or_else(|| Arc::new(nowhere)),
+            decide: self.decide.unwrap_or_else(|| Arc::new(Routes::new(Table::new()))),
             observe: self.observe,
             settings: Arc::new(self.settings),
             doors: Doors::new(most),
@@ -226,7 +247,10 @@ impl BindError {
 
 impl std::fmt::Display for BindError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "can't listen on {}: {}", self.address, self.source)
+        match self.source.kind() {
+            io::ErrorKind::InvalidInput => write!(f, "can't listen: {}", self.source),
+            _ => write!(f, "can't listen on {}: {}", self.address, self.source),
+        }
     }
 }
 

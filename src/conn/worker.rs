@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
@@ -22,11 +23,15 @@ use crate::net::listen::BACKLOG;
 use crate::net::stream::Stream;
 use crate::record::{Log, Observe, Record};
 use crate::settings::Settings;
+use crate::table::backend::{Address, Backend};
 use crate::upstream::exchange::Exchange;
 use crate::upstream::idle::Idle;
 
 /// How long a worker that can't accept waits before it tries again.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// Backends named by decisions that are remembered: a decision that names ever new ones is not remembered for ever.
+const MOST_NAMED: usize = 4096;
 
 /// How long those that are cut off may take to say so, to their client and to the log.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -70,6 +75,8 @@ pub(crate) struct Worker {
     sweep: Rc<Sweep>,
     #[expect(clippy::vec_box, reason = "they move between here and connections, and are large")]
     exchanges: RefCell<Vec<Box<Exchange>>>,
+    /// Backends that no table knows, by what decisions call them.
+    named: RefCell<HashMap<Address, Arc<Backend>>>,
     log: Option<RefCell<Box<dyn Log>>>,
 }
 
@@ -88,6 +95,7 @@ impl Worker {
             buffers: Buffers::default(),
             sweep: Sweep::new(),
             exchanges: RefCell::default(),
+            named: RefCell::default(),
             log: shared.observe.as_ref().map(|observe| RefCell::new(observe.for_worker())),
             shared,
         })
@@ -203,6 +211,20 @@ impl Worker {
                 log.borrow_mut().flush();
             }
         }
+    }
+
+    /// The backend at an address that a decision has named: the same one as last time, with its idle connections.
+    pub(crate) fn backend(&self, address: &Address) -> Arc<Backend> {
+        let mut named = self.named.borrow_mut();
+        if let Some(backend) = named.get(address) {
+            return Arc::clone(backend);
+        }
+        if named.len() >= MOST_NAMED {
+            named.clear();
+        }
+        let backend = Backend::new(address.clone());
+        named.insert(address.clone(), Arc::clone(&backend));
+        backend
     }
 
     pub(crate) fn exchange(&self) -> Box<Exchange> {

@@ -5,8 +5,9 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use crate::http::body::{BadBody, Body, ChunkLimits};
+use crate::http::head;
 use crate::http::refuse::Refusal;
-use crate::http::rewrite::{self, Origin};
+use crate::http::rewrite::{self, Changes, Origin};
 use crate::net::stream::Stream;
 use crate::settings::Limits;
 
@@ -35,12 +36,18 @@ impl Exchange {
     }
 
     /// Writes the request that goes to the backend.
-    pub(crate) fn prepare(&mut self, origin: &Origin, limits: &Limits) -> Result<(), Refusal> {
+    pub(crate) fn prepare(&mut self, origin: &Origin, changes: &Changes, limits: &Limits) -> Result<(), Refusal> {
         if limits.body.is_some_and(|most| self.body.left().is_some_and(|left| left > most)) {
             return Err(Refusal::BodyTooLarge);
         }
         self.request.clear();
-        rewrite::request(&mut self.request, self.from_client.data(), &self.head, origin);
+        rewrite::request(&mut self.request, self.from_client.data(), &self.head, origin, changes);
+        if let Some(method) = changes.method() {
+            if self.head.is_head {
+                return Err(Refusal::BadDecision("HEAD can't become another method: its answer has no body"));
+            }
+            self.head.is_idempotent = head::is_idempotent(method.as_bytes());
+        }
         self.from_client.eat(std::mem::take(&mut self.head_in_buffer));
         let taken = self.body.take(self.from_client.data()).map_err(refusal_of)?;
         self.counts.received += taken as u64;
