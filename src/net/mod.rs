@@ -4,6 +4,7 @@
 
 pub(crate) mod buffer;
 pub(crate) mod deadline;
+pub(crate) mod haul;
 pub(crate) mod listen;
 pub(crate) mod stream;
 
@@ -17,6 +18,7 @@ pub(crate) mod system;
 /// The twin is built and run where it is not needed too: it must not rot.
 #[cfg(all(test, target_os = "linux"))]
 #[path = "portable.rs"]
+#[allow(dead_code, reason = "not all of it can be tried here")]
 mod portable;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::net::buffer::Buffer;
@@ -82,6 +82,18 @@ impl Stream {
         let peeked = match self {
             Self::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
             Self::Unix(stream) => SockRef::from(stream).peek(&mut byte),
+            Self::Other(_) => return false,
+        };
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Whether there is really nothing to read where the reactor believes that there is: a read that was not short leaves
+    /// it so. If there is not, the reactor believes it from then on.
+    pub(crate) fn settles(&self) -> bool {
+        let mut byte = [std::mem::MaybeUninit::uninit()];
+        let peeked = match self {
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, || SockRef::from(stream).peek(&mut byte)),
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, || SockRef::from(stream).peek(&mut byte)),
             Self::Other(_) => return false,
         };
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)

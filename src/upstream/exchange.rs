@@ -21,6 +21,7 @@ use crate::http::refuse::{Cut, Refusal};
 use crate::http::response::ResponseHead;
 use crate::net::buffer::Buffer;
 use crate::net::deadline::Ticket;
+use crate::net::haul::Haul;
 use crate::net::stream::Stream;
 use crate::settings::{Limits, Settings, Timeouts};
 
@@ -54,6 +55,9 @@ pub(crate) struct Exchange {
     /// How many bytes at the front of `from_backend` are on their way.
     response_taken: usize,
     down: Down,
+    /// The rest of the request body, and of the response body, where the kernel carries them.
+    up_haul: Option<Haul>,
+    down_haul: Option<Haul>,
     /// A `100` has been passed on.
     continued: bool,
     /// The client sees the end of the body only by the end of its connection.
@@ -149,6 +153,8 @@ impl Exchange {
             made_sent: 0,
             response_taken: 0,
             down: Down::Head,
+            up_haul: None,
+            down_haul: None,
             continued: false,
             ends_by_close: false,
             keep_client: false,
@@ -176,6 +182,8 @@ impl Exchange {
             }
             buffer.clear();
         }
+        self.up_haul = None;
+        self.down_haul = None;
         for made in [&mut self.request, &mut self.made] {
             made.clear();
             made.shrink_to(64 * 1024);
@@ -197,6 +205,8 @@ impl Exchange {
         self.made.clear();
         self.made_sent = 0;
         self.down = Down::Head;
+        self.up_haul = None;
+        self.down_haul = None;
     }
 
     /// Runs it to its end.

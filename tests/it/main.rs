@@ -31,6 +31,9 @@ mod refused;
 /// Bodies and interim responses in both directions, whole and broken.
 mod bodies;
 
+/// Bodies that are large enough for the kernel to carry.
+mod large;
+
 /// Which fields are taken out of a head, which are put in, and that all others stay as they are.
 mod fields;
 

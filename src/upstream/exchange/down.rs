@@ -8,6 +8,7 @@ use crate::http::body::{BadBody, Body, ChunkLimits, Framing};
 use crate::http::head::Parsed;
 use crate::http::refuse::{Cut, Refusal};
 use crate::http::rewrite::{self, Persistence};
+use crate::net::haul::{Broken, Haul};
 use crate::net::stream::Stream;
 use crate::settings::Limits;
 
@@ -62,9 +63,18 @@ impl Exchange {
                             && self.from_backend.is_empty(),
                     });
                 }
+                Down::Body if self.down_haul.is_some() => match ready!(self.poll_down_haul(cx, client, backend)) {
+                    Ok(()) => self.response_body = Body::Done,
+                    Err(Broken::Writer) => return Poll::Ready(self.cut(Cut::ClientGone)),
+                    Err(Broken::Reader | Broken::Ended) => return Poll::Ready(self.cut(Cut::Backend)),
+                },
                 Down::Body => {
                     if self.from_backend.is_empty() {
                         self.waits_for = Wait::ResponseBody;
+                        self.down_haul = Haul::of(self.response_body.left(), backend, client);
+                        if self.down_haul.is_some() {
+                            continue;
+                        }
                         match ready!(backend.poll_read(cx, &mut self.from_backend)) {
                             Ok(0) if self.response_body.may_end_here() => {
                                 self.response_body = Body::Done;
@@ -81,6 +91,22 @@ impl Exchange {
                 Down::Switched => return Poll::Ready(Ended::Switched),
             }
         }
+    }
+
+    /// Lets the kernel carry what is left of the response body.
+    fn poll_down_haul(&mut self, cx: &mut Context<'_>, client: &Stream, backend: &Stream) -> Poll<Result<(), Broken>> {
+        let Some(haul) = &mut self.down_haul else {
+            return Poll::Ready(Ok(()));
+        };
+        let (before, mut carried) = (haul.left(), 0);
+        let polled = haul.poll(cx, backend, client, &mut carried);
+        self.counts.sent += carried;
+        self.moved |= carried > 0 || haul.left() < before;
+        self.waits_for = if haul.has_more_for_writer() { Wait::Client } else { Wait::ResponseBody };
+        if polled.is_ready() {
+            self.down_haul = None;
+        }
+        polled
     }
 
     /// Writes to the client what is on its way there.

@@ -8,6 +8,7 @@ use crate::http::body::{BadBody, Body, ChunkLimits};
 use crate::http::head;
 use crate::http::refuse::Refusal;
 use crate::http::rewrite::{self, Changes, Origin};
+use crate::net::haul::{Broken, Haul};
 use crate::net::stream::Stream;
 use crate::settings::Limits;
 
@@ -86,10 +87,20 @@ impl Exchange {
                 self.body_taken -= sent;
                 self.replayable = false;
             }
+            if self.up_haul.is_some() {
+                let carried = ready!(self.poll_up_haul(cx, client, backend));
+                self.up_haul = None;
+                carried?;
+            }
             if self.body.is_done() {
                 return Poll::Ready(Ok(()));
             }
             if self.from_client.is_empty() {
+                self.up_haul = Haul::of(self.body.left(), client, backend);
+                if self.up_haul.is_some() {
+                    self.replayable = false;
+                    continue;
+                }
                 let Poll::Ready(read) = client.poll_read(cx, &mut self.from_client) else {
                     if self.down == Down::Head {
                         self.waits_for = Wait::RequestBody;
@@ -107,6 +118,27 @@ impl Exchange {
             self.body_taken = taken;
             grow_for_more(&mut self.from_client, &self.body);
         }
+    }
+
+    /// Lets the kernel carry what is left of the body.
+    fn poll_up_haul(&mut self, cx: &mut Context<'_>, client: &Stream, backend: &Stream) -> Poll<Result<(), UpError>> {
+        let Some(haul) = &mut self.up_haul else {
+            return Poll::Ready(Ok(()));
+        };
+        let (before, mut carried) = (haul.left(), 0);
+        let polled = haul.poll(cx, client, backend, &mut carried);
+        let left = haul.left();
+        self.counts.received += before - left;
+        self.moved |= carried > 0 || left < before;
+        self.body = if left == 0 { Body::Done } else { Body::Length(left) };
+        if polled.is_pending() && !haul.has_more_for_writer() && self.down == Down::Head {
+            self.waits_for = Wait::RequestBody;
+        }
+        polled.map_err(|broken| match broken {
+            Broken::Ended => UpError::ClientEnded,
+            Broken::Reader => UpError::ClientGone,
+            Broken::Writer => UpError::Backend,
+        })
     }
 
     /// While the response is awaited: takes what the client sends ahead, as far as there is room, and notices that it
