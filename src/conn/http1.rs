@@ -117,7 +117,8 @@ pub(crate) async fn serve(stream: Stream, peer: SocketAddr, worker: &Worker, tic
                 continue;
             }
         }
-        let next = connection.requests(&mut exchange).await;
+        // Boxed for as long as it runs: what a request needs, a connection that waits for one need not hold.
+        let next = Box::pin(connection.requests(&mut exchange)).await;
         if let Next::Linger = next {
             connection.linger(&mut exchange).await;
         }
@@ -385,7 +386,7 @@ impl Connection<'_> {
     }
 
     async fn connect(&self, backend: &Backend) -> Result<Stream, Refusal> {
-        // Boxed, since it is rare and large, and every idle connection would hold room for it.
+        // Boxed, since it is rare and large, and every request would hold room for it.
         let connecting = Box::pin(connect::connect(backend));
         match self.ticket.within(self.settings.timeouts.connect, connecting).await {
             Ok(connected) => connected,
