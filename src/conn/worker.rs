@@ -39,6 +39,9 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Recycled values kept by one worker: enough for a busy moment, little enough to forget.
 const MOST_KEPT: usize = 256;
 
+/// As many of them may be large.
+const MOST_LARGE_KEPT: usize = 16;
+
 /// What all workers have in common.
 pub(crate) struct Shared {
     pub(crate) decide: Arc<dyn Decide>,
@@ -82,7 +85,10 @@ pub(crate) struct Worker {
 
 /// Buffers that nobody uses now.
 #[derive(Debug, Default)]
-pub(crate) struct Buffers(RefCell<Vec<Buffer>>);
+pub(crate) struct Buffers {
+    small: RefCell<Vec<Buffer>>,
+    large: RefCell<Vec<Buffer>>,
+}
 
 /// A client that is in; goes out when dropped.
 pub(crate) struct Guest(Arc<Shared>);
@@ -234,7 +240,7 @@ impl Worker {
     pub(crate) fn recycle(&self, mut exchange: Box<Exchange>) {
         let mut exchanges = self.exchanges.borrow_mut();
         if exchanges.len() < MOST_KEPT {
-            exchange.tidy();
+            exchange.tidy(exchanges.len() < MOST_LARGE_KEPT);
             exchanges.push(exchange);
         }
     }
@@ -253,12 +259,19 @@ impl Worker {
 
 impl Buffers {
     pub(crate) fn get(&self) -> Buffer {
-        self.0.borrow_mut().pop().unwrap_or_else(Buffer::new)
+        self.small.borrow_mut().pop().unwrap_or_else(Buffer::new)
+    }
+
+    pub(crate) fn get_large(&self) -> Buffer {
+        self.large.borrow_mut().pop().unwrap_or_else(Buffer::large)
     }
 
     pub(crate) fn give(&self, mut buffer: Buffer) {
-        let mut kept = self.0.borrow_mut();
-        if kept.len() < MOST_KEPT && buffer.is_small() {
+        let (mut kept, most) = match buffer.is_large() {
+            true => (self.large.borrow_mut(), MOST_LARGE_KEPT),
+            false => (self.small.borrow_mut(), MOST_KEPT),
+        };
+        if kept.len() < most && (buffer.is_small() || buffer.is_large()) {
             buffer.clear();
             kept.push(buffer);
         }

@@ -174,10 +174,10 @@ impl Exchange {
         self.head_in_buffer = 0;
     }
 
-    /// Gives up large memory before it waits for its next user.
-    pub(crate) fn tidy(&mut self) {
+    /// Before it waits for its next user: gives up large memory, but for the few that stay `roomy`.
+    pub(crate) fn tidy(&mut self, roomy: bool) {
         for buffer in [&mut self.from_client, &mut self.from_backend] {
-            if !buffer.is_small() {
+            if !(buffer.is_small() || roomy && buffer.is_large()) {
                 *buffer = Buffer::new();
             }
             buffer.clear();
