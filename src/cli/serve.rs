@@ -2,7 +2,7 @@
 //!
 //! The workers carry requests; this thread watches the file and waits for signals.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +19,13 @@ use carom::table::Table;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Serve;
+
+/// Says a line on standard error. Whoever reads that may be gone, which is no reason to stop serving: `eprintln!` would.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
 
 /// Why `serve` did not serve: what to say, and how to exit.
 pub(super) struct Failure {
@@ -53,7 +60,7 @@ pub(super) fn run(serve: Serve) -> ExitCode {
 impl Failure {
     /// Says why, and gives the exit code.
     pub(super) fn exit(self) -> ExitCode {
-        eprintln!("{}", self.text.trim_end());
+        say!("{}", self.text.trim_end());
         ExitCode::from(self.code)
     }
 }
@@ -131,19 +138,19 @@ impl Running {
         let mut stop = Stop::new().map_err(refused)?;
         let mut again = Stop::new().map_err(refused)?;
         let hangup = signal(SignalKind::hangup()).map_err(refused)?;
-        eprintln!("{}", self.ready);
+        say!("{}", self.ready);
         let mut followed = Box::pin(self.follow.for_ever(hangup));
         let shutdown = async {
             tokio::select! {
                 () = &mut followed => {}
-                name = stop.asked() => eprintln!("carom: {name}: answering what is in flight; once more ends at once"),
+                name = stop.asked() => say!("carom: {name}: answering what is in flight; once more ends at once"),
             }
         };
         let code = tokio::select! {
             drained = self.proxy.run_until(shutdown) => {
                 match drained.map_err(refused)?.cut {
-                    0 => eprintln!("carom: stopped"),
-                    cut => eprintln!("carom: stopped; {cut} connections were busy at timeouts.drain and were cut off"),
+                    0 => say!("carom: stopped"),
+                    cut => say!("carom: stopped; {cut} connections were busy at timeouts.drain and were cut off"),
                 }
                 ExitCode::SUCCESS
             }
@@ -171,8 +178,8 @@ impl Follow {
             };
             match seen {
                 Seen::Content(bytes) => self.publish(&name, &bytes),
-                Seen::Missing => eprintln!("{name} is gone: the routes that run stay until it is back"),
-                Seen::Unreadable(why) => eprintln!("{name} can't be read ({why}): the routes that run stay"),
+                Seen::Missing => say!("{name} is gone: the routes that run stay until it is back"),
+                Seen::Unreadable(why) => say!("{name} can't be read ({why}): the routes that run stay"),
             }
         }
     }
@@ -182,8 +189,8 @@ impl Follow {
         let table = match routes::parse(&self.path, bytes, &self.listening, Some(&running)) {
             Ok(table) => table,
             Err(report) => {
-                eprintln!("{}", report.render(colors()).trim_end());
-                eprintln!("{name} was not applied: the routes that run stay");
+                say!("{}", report.render(colors()).trim_end());
+                say!("{name} was not applied: the routes that run stay");
                 return;
             }
         };
@@ -191,8 +198,8 @@ impl Follow {
         // Given back here, so that a large table is freed on this thread and not on one that carries requests.
         let last = self.routes.publish(table);
         match diff.is_empty() {
-            true => eprintln!("{name} read again: no route has changed"),
-            false => eprintln!("{}", diff.block(name).trim_end()),
+            true => say!("{name} read again: no route has changed"),
+            false => say!("{}", diff.block(name).trim_end()),
         }
         drop((running, last));
     }
@@ -220,7 +227,7 @@ impl Stop {
     async fn twice(&mut self) -> ExitCode {
         self.asked().await;
         let name = self.asked().await;
-        eprintln!("carom: {name} again: ended at once");
+        say!("carom: {name} again: ended at once");
         ExitCode::from(if name == "SIGINT" { 130 } else { 143 })
     }
 }
@@ -266,7 +273,7 @@ fn log_to_stderr() {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second one in a process stays unused: the first goes on.
-    let _ = subscriber.with_target(false).with_ansi(colors()).try_init();
+    let _ = subscriber.with_target(false).with_ansi(colors()).log_internal_errors(false).try_init();
 }
 
 /// Whether standard error is a terminal that has colors, and nobody asked for none (no-color.org).
