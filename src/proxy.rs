@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder as RuntimeBuilder, LocalOptions};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::bounce::{Decide, Routes};
 use crate::conn::worker::{Doors, Shared, Stage, Worker};
@@ -158,27 +158,29 @@ impl Proxy {
     /// A worker's thread or runtime that can't be made.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> io::Result<Drained> {
         let (stage, watched) = watch::channel(Stage::Running);
+        let (goodbyes, mut gone) = mpsc::unbounded_channel();
         let mut workers = Vec::new();
         for (number, listeners) in self.listeners.into_iter().enumerate() {
-            workers.push(spawn(number, Arc::clone(&self.shared), listeners, watched.clone())?);
+            let goodbye = Goodbye(goodbyes.clone());
+            workers.push(spawn(number, Arc::clone(&self.shared), listeners, watched.clone(), goodbye)?);
         }
-        shutdown.await;
+        drop(goodbyes);
+        tokio::select! {
+            () = shutdown => {}
+            // A worker that could not begin: nobody would answer on its sockets.
+            _ = gone.recv() => {}
+        }
         // The workers may all have ended by themselves: then nobody listens.
         let _ = stage.send(Stage::Draining);
         let deadline = tokio::time::sleep(self.shared.settings.timeouts.drain);
-        let ended = async {
-            for worker in &mut workers {
-                let _ = (&mut worker.ended).await;
-            }
-        };
         tokio::select! {
-            () = ended => {}
+            () = async { while gone.recv().await.is_some() {} } => {}
             () = deadline => {}
         }
         let _ = stage.send(Stage::Over);
         let mut cut = 0;
         for worker in workers {
-            cut += worker.thread.join().map_err(|_| io::Error::other("a worker panicked"))??;
+            cut += worker.join().map_err(|_| io::Error::other("a worker panicked"))??;
         }
         Ok(Drained { cut })
     }
@@ -194,10 +196,14 @@ fn room_for_connections(workers: usize) -> usize {
     usize::try_from(limit.saturating_sub(reserved) / 2).unwrap_or(usize::MAX).max(4)
 }
 
-/// A worker's thread.
-struct Running {
-    thread: JoinHandle<io::Result<usize>>,
-    ended: oneshot::Receiver<()>,
+/// Tells that a worker has ended, however it did.
+struct Goodbye(mpsc::UnboundedSender<()>);
+
+impl Drop for Goodbye {
+    fn drop(&mut self) {
+        // Nobody waits for it once the proxy is over.
+        let _ = self.0.send(());
+    }
 }
 
 fn spawn(
@@ -205,15 +211,13 @@ fn spawn(
     shared: Arc<Shared>,
     listeners: Vec<std::net::TcpListener>,
     stage: watch::Receiver<Stage>,
-) -> io::Result<Running> {
-    let runtime = move || RuntimeBuilder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    let (ending, ended) = oneshot::channel();
-    let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-        let _told_when_dropped = ending;
-        let runtime = runtime()?;
+    goodbye: Goodbye,
+) -> io::Result<JoinHandle<io::Result<usize>>> {
+    std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        let _goodbye = goodbye;
+        let runtime = RuntimeBuilder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
         runtime.block_on(Worker::new(shared).run(listeners, stage))
-    })?;
-    Ok(Running { thread, ended })
+    })
 }
 
 impl BindError {
