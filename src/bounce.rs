@@ -27,7 +27,7 @@ pub trait Decide: Send + Sync + 'static {
 pub enum Decision<'a> {
     /// Decided.
     Now(Bounce),
-    /// To be awaited. Other requests go on meanwhile.
+    /// To be awaited. Other requests go on meanwhile; how long it may take is the decider's own business.
     Later(Pin<Box<dyn Future<Output = Bounce> + 'a>>),
 }
 

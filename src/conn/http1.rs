@@ -173,7 +173,9 @@ impl Connection<'_> {
     /// Carries a request, and those that have come with it.
     async fn requests(&mut self, exchange: &mut Exchange) -> Next {
         loop {
-            match self.request(exchange).await {
+            let next = self.request(exchange).await;
+            skip_empty_lines(&mut exchange.from_client);
+            match next {
                 // What came before the client closed its side is still answered.
                 Next::Keep if !exchange.from_client.is_empty() => self.ticket.arm(self.settings.timeouts.head),
                 Next::Keep if self.ended => return Next::Close,
