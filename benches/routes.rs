@@ -105,14 +105,13 @@ fn loading(hosts: usize, rounds: usize) -> f64 {
 fn serving(what: &str, hosts: usize, swap: bool, time: Duration) -> f64 {
     let backend = backend();
     let text = file(hosts, backend.port());
-    let routes = Arc::new(Routes::new(Arc::new(table(&text))));
-    let local = SocketAddr::from(([127, 0, 0, 1], 0));
-    let proxy = Proxy::builder().listen(local).workers(1).decide(Arc::clone(&routes)).bind();
-    let proxy = proxy.unwrap_or_else(|error| panic!("{error}"));
+    let routes = Routes::new(table(&text));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let builder = Proxy::builder().listen("127.0.0.1:0").workers(1).decide(routes.clone());
+    let proxy = runtime.block_on(builder.bind()).unwrap_or_else(|error| panic!("{error}"));
     let address = proxy.addresses()[0];
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(proxy.run_until(async {
             let _ = stopped.await;
         }))
@@ -125,7 +124,7 @@ fn serving(what: &str, hosts: usize, swap: bool, time: Duration) -> f64 {
             while !over.load(Ordering::Relaxed) {
                 let running = routes.current();
                 let next = parse(Path::new("routes.toml"), text.as_bytes(), &[], Some(&running));
-                routes.publish(Arc::new(next.unwrap_or_else(|report| panic!("{report}"))));
+                routes.publish(next.unwrap_or_else(|report| panic!("{report}")));
                 swaps += 1;
             }
             swaps

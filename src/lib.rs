@@ -42,21 +42,20 @@
 //! # Example
 //!
 //! ```
-//! use std::sync::Arc;
-//! use carom::{bounce::Routes, config, proxy::Proxy};
+//! use carom::{Proxy, Routes, config};
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let routes = config::routes::parse("routes.toml".as_ref(), br#""beep.example.com" = 8001"#, &[], None)?;
 //! let proxy = Proxy::builder()
-//!     .listen("127.0.0.1:0".parse()?)
+//!     .listen("127.0.0.1:0")
 //!     .workers(1)
-//!     .decide(Routes::new(Arc::new(routes)))
-//!     .bind()?;
+//!     .decide(Routes::new(routes))
+//!     .bind()
+//!     .await?;
 //! println!("listening on {:?}", proxy.addresses());
-//!
-//! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! let shutdown = async {}; // here: at once
-//! let drained = runtime.block_on(proxy.run_until(shutdown))?;
+//! let drained = proxy.run_until(shutdown).await?;
 //! assert_eq!(drained.cut, 0);
 //! # Ok(())
 //! # }
@@ -77,4 +76,8 @@ pub mod settings;
 pub mod table;
 mod upstream;
 
+pub use bounce::{Bounce, Decide, Routes};
+pub use http::head::Head;
 pub use http::refuse::Refusal;
+pub use net::stream::Duplex;
+pub use proxy::Proxy;

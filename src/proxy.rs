@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder as RuntimeBuilder, LocalOptions};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
-use crate::bounce::Decide;
+use crate::bounce::{Decide, Routes};
 use crate::conn::worker::{Doors, Shared, Stage, Worker};
 use crate::net::{listen, system};
 use crate::record::Observe;
 use crate::settings::Settings;
+use crate::table::Table;
 
 /// What a proxy is made of.
 #[derive(Default)]
 pub struct Builder {
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Listen>,
     workers: usize,
     settings: Settings,
     decide: Option<Arc<dyn Decide>>,
@@ -31,6 +32,23 @@ pub struct Proxy {
     /// For each worker, one socket for each address.
     listeners: Vec<Vec<std::net::TcpListener>>,
     addresses: Vec<SocketAddr>,
+}
+
+/// An address to listen on: a [`SocketAddr`], or text such as `"127.0.0.1:8000"`, `"[::]:80"`, `":8080"`.
+#[derive(Clone, Debug)]
+pub struct Listen(Result<SocketAddr, String>);
+
+impl From<SocketAddr> for Listen {
+    fn from(address: SocketAddr) -> Self {
+        Self(Ok(address))
+    }
+}
+
+impl From<&str> for Listen {
+    fn from(text: &str) -> Self {
+        let whole = text.strip_prefix(':').map(|port| format!("[::]:{port}"));
+        Self(whole.as_deref().unwrap_or(text).parse().map_err(|_| text.to_owned()))
+    }
 }
 
 /// An address that could not be bound.
@@ -52,8 +70,8 @@ pub struct Drained {
 impl Builder {
     /// Adds an address to listen on. Port 0 takes a free one.
     #[must_use]
-    pub fn listen(mut self, address: SocketAddr) -> Self {
-        self.addresses.push(address);
+    pub fn listen(mut self, address: impl Into<Listen>) -> Self {
+        self.addresses.push(address.into());
         self
     }
 
@@ -89,14 +107,18 @@ impl Builder {
     ///
     /// # Errors
     /// The first address that can't be bound. Then none is.
-    pub fn bind(self) -> Result<Proxy, BindError> {
+    pub async fn bind(self) -> Result<Proxy, BindError> {
         let workers = match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
         };
         let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
-        for address in self.addresses {
+        for Listen(address) in self.addresses {
+            let address = address.map_err(|text| BindError {
+                address: SocketAddr::from(([0, 0, 0, 0], 0)),
+                source: io::Error::new(io::ErrorKind::InvalidInput, format!("{text:?} is no address to listen on")),
+            })?;
             let sockets = listen::bind(address, workers).map_err(|source| BindError { address, source })?;
             let bound = sockets.first().map_or(Ok(address), std::net::TcpListener::local_addr);
             addresses.push(bound.map_err(|source| BindError { address, source })?);
@@ -108,9 +130,8 @@ impl Builder {
             0 => room_for_connections(workers),
             most => most,
         };
-        let nowhere = |_: &crate::http::head::Head<'_>| crate::bounce::Bounce::Refuse(crate::Refusal::NoRoute);
         let shared = Arc::new(Shared {
-            decide: self.decide.unwrap_or_else(|| Arc::new(nowhere)),
+            decide: self.decide.unwrap_or_else(|| Arc::new(Routes::new(Table::new()))),
             observe: self.observe,
             settings: Arc::new(self.settings),
             doors: Doors::new(most),
@@ -137,27 +158,29 @@ impl Proxy {
     /// A worker's thread or runtime that can't be made.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> io::Result<Drained> {
         let (stage, watched) = watch::channel(Stage::Running);
+        let (goodbyes, mut gone) = mpsc::unbounded_channel();
         let mut workers = Vec::new();
         for (number, listeners) in self.listeners.into_iter().enumerate() {
-            workers.push(spawn(number, Arc::clone(&self.shared), listeners, watched.clone())?);
+            let goodbye = Goodbye(goodbyes.clone());
+            workers.push(spawn(number, Arc::clone(&self.shared), listeners, watched.clone(), goodbye)?);
         }
-        shutdown.await;
+        drop(goodbyes);
+        tokio::select! {
+            () = shutdown => {}
+            // A worker that could not begin: nobody would answer on its sockets.
+            _ = gone.recv() => {}
+        }
         // The workers may all have ended by themselves: then nobody listens.
         let _ = stage.send(Stage::Draining);
         let deadline = tokio::time::sleep(self.shared.settings.timeouts.drain);
-        let ended = async {
-            for worker in &mut workers {
-                let _ = (&mut worker.ended).await;
-            }
-        };
         tokio::select! {
-            () = ended => {}
+            () = async { while gone.recv().await.is_some() {} } => {}
             () = deadline => {}
         }
         let _ = stage.send(Stage::Over);
         let mut cut = 0;
         for worker in workers {
-            cut += worker.thread.join().map_err(|_| io::Error::other("a worker panicked"))??;
+            cut += worker.join().map_err(|_| io::Error::other("a worker panicked"))??;
         }
         Ok(Drained { cut })
     }
@@ -173,10 +196,14 @@ fn room_for_connections(workers: usize) -> usize {
     usize::try_from(limit.saturating_sub(reserved) / 2).unwrap_or(usize::MAX).max(4)
 }
 
-/// A worker's thread.
-struct Running {
-    thread: JoinHandle<io::Result<usize>>,
-    ended: oneshot::Receiver<()>,
+/// Tells that a worker has ended, however it did.
+struct Goodbye(mpsc::UnboundedSender<()>);
+
+impl Drop for Goodbye {
+    fn drop(&mut self) {
+        // Nobody waits for it once the proxy is over.
+        let _ = self.0.send(());
+    }
 }
 
 fn spawn(
@@ -184,15 +211,13 @@ fn spawn(
     shared: Arc<Shared>,
     listeners: Vec<std::net::TcpListener>,
     stage: watch::Receiver<Stage>,
-) -> io::Result<Running> {
-    let runtime = move || RuntimeBuilder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    let (ending, ended) = oneshot::channel();
-    let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-        let _told_when_dropped = ending;
-        let runtime = runtime()?;
+    goodbye: Goodbye,
+) -> io::Result<JoinHandle<io::Result<usize>>> {
+    std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        let _goodbye = goodbye;
+        let runtime = RuntimeBuilder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
         runtime.block_on(Worker::new(shared).run(listeners, stage))
-    })?;
-    Ok(Running { thread, ended })
+    })
 }
 
 impl BindError {
@@ -226,7 +251,10 @@ impl BindError {
 
 impl std::fmt::Display for BindError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "can't listen on {}: {}", self.address, self.source)
+        match self.source.kind() {
+            io::ErrorKind::InvalidInput => write!(f, "can't listen: {}", self.source),
+            _ => write!(f, "can't listen on {}: {}", self.address, self.source),
+        }
     }
 }
 

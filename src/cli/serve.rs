@@ -2,11 +2,10 @@
 //!
 //! The workers carry requests; this thread watches the file and waits for signals.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use carom::bounce::Routes;
 use carom::config::diff::Diff;
@@ -15,11 +14,18 @@ use carom::config::report::Report;
 use carom::config::watch::{Seen, Watch};
 use carom::config::{default_routes_path, routes};
 use carom::ops::access::{Access, Format, Writer};
-use carom::proxy::{BindError, Drained, Proxy};
+use carom::proxy::{BindError, Proxy};
 use carom::table::Table;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Serve;
+
+/// Says a line on standard error. Whoever reads that may be gone, which is no reason to stop serving: `eprintln!` would.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
 
 /// Why `serve` did not serve: what to say, and how to exit.
 pub(super) struct Failure {
@@ -43,7 +49,9 @@ const REFUSED: u8 = 3;
 /// Serves until a signal says stop.
 pub(super) fn run(serve: Serve) -> ExitCode {
     log_to_stderr();
-    match start(serve).and_then(Running::run) {
+    let serving = async { start(serve).await?.run().await };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused);
+    match runtime.and_then(|runtime| runtime.block_on(serving)) {
         Ok(code) => code,
         Err(failure) => failure.exit(),
     }
@@ -52,7 +60,7 @@ pub(super) fn run(serve: Serve) -> ExitCode {
 impl Failure {
     /// Says why, and gives the exit code.
     pub(super) fn exit(self) -> ExitCode {
-        eprintln!("{}", self.text.trim_end());
+        say!("{}", self.text.trim_end());
         ExitCode::from(self.code)
     }
 }
@@ -71,7 +79,6 @@ impl Told {
 /// Everything that is there before the first request.
 struct Running {
     proxy: Proxy,
-    routes: Arc<Routes>,
     follow: Follow,
     log: Option<Writer>,
     /// What is said once signals are listened to.
@@ -83,21 +90,20 @@ struct Follow {
     path: PathBuf,
     bytes: Vec<u8>,
     listening: Vec<SocketAddr>,
-    routes: Arc<Routes>,
+    routes: Routes,
 }
 
-fn start(serve: Serve) -> Result<Running, Failure> {
+async fn start(serve: Serve) -> Result<Running, Failure> {
     let workers = serve.workers;
     let Told { config, routes: path, listen } = Told::by(serve)?;
     let (bytes, table) = routes::load(&path, &listen).map_err(|report| wrong(&report))?;
-    let table = Arc::new(table);
-    let routes = Arc::new(Routes::new(Arc::clone(&table)));
+    let routes = Routes::new(table);
 
     raise_descriptor_limit();
     let mut builder = Proxy::builder()
         .workers(workers.unwrap_or(config.workers))
         .settings(config.settings.clone())
-        .decide(Arc::clone(&routes));
+        .decide(routes.clone());
     for address in listen {
         builder = builder.listen(address);
     }
@@ -106,10 +112,10 @@ fn start(serve: Serve) -> Result<Running, Failure> {
         builder = builder.observe(access);
         log = Some(writer);
     }
-    let proxy = builder.bind().map_err(|error| cannot_listen(&error))?;
-    let ready = ready(proxy.addresses(), &path, &table);
+    let proxy = builder.bind().await.map_err(|error| cannot_listen(&error))?;
+    let ready = ready(proxy.addresses(), &path, &routes.current());
     let listening = proxy.addresses().to_vec();
-    Ok(Running { proxy, follow: Follow { path, bytes, listening, routes: Arc::clone(&routes) }, routes, log, ready })
+    Ok(Running { proxy, follow: Follow { path, bytes, listening, routes }, log, ready })
 }
 
 fn configuration(path: Option<&Path>) -> Result<Config, Report> {
@@ -128,32 +134,28 @@ fn routes_path(named: Option<PathBuf>, config: &Config) -> Result<PathBuf, Failu
 }
 
 impl Running {
-    fn run(self) -> Result<ExitCode, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
-        let code = runtime.block_on(async {
-            let mut stop = Stop::new().map_err(refused)?;
-            let mut again = Stop::new().map_err(refused)?;
-            let hangup = signal(SignalKind::hangup()).map_err(refused)?;
-            eprintln!("{}", self.ready);
-            let mut followed = Box::pin(self.follow.for_ever(hangup));
-            let shutdown = async {
-                tokio::select! {
-                    () = &mut followed => {}
-                    name = stop.asked() => eprintln!("carom: {name}: answering what is in flight; once more ends at once"),
-                }
-            };
-            let drained = tokio::select! {
-                drained = self.proxy.run_until(shutdown) => drained.map_err(refused)?,
-                code = again.twice() => return Ok(code),
-            };
-            let Drained { cut } = drained;
-            match cut {
-                0 => eprintln!("carom: stopped"),
-                cut => eprintln!("carom: stopped; {cut} connections were still busy at timeouts.drain and were cut off"),
+    async fn run(self) -> Result<ExitCode, Failure> {
+        let mut stop = Stop::new().map_err(refused)?;
+        let mut again = Stop::new().map_err(refused)?;
+        let hangup = signal(SignalKind::hangup()).map_err(refused)?;
+        say!("{}", self.ready);
+        let mut followed = Box::pin(self.follow.for_ever(hangup));
+        let shutdown = async {
+            tokio::select! {
+                () = &mut followed => {}
+                name = stop.asked() => say!("carom: {name}: answering what is in flight; once more ends at once"),
             }
-            Ok(ExitCode::SUCCESS)
-        })?;
-        drop(self.routes);
+        };
+        let code = tokio::select! {
+            drained = self.proxy.run_until(shutdown) => {
+                match drained.map_err(refused)?.cut {
+                    0 => say!("carom: stopped"),
+                    cut => say!("carom: stopped; {cut} connections were busy at timeouts.drain and were cut off"),
+                }
+                ExitCode::SUCCESS
+            }
+            code = again.twice() => code,
+        };
         if let Some(log) = self.log {
             log.finish();
         }
@@ -176,8 +178,8 @@ impl Follow {
             };
             match seen {
                 Seen::Content(bytes) => self.publish(&name, &bytes),
-                Seen::Missing => eprintln!("{name} is gone: the routes that run stay until it is back"),
-                Seen::Unreadable(why) => eprintln!("{name} can't be read ({why}): the routes that run stay"),
+                Seen::Missing => say!("{name} is gone: the routes that run stay until it is back"),
+                Seen::Unreadable(why) => say!("{name} can't be read ({why}): the routes that run stay"),
             }
         }
     }
@@ -185,10 +187,10 @@ impl Follow {
     fn publish(&self, name: &str, bytes: &[u8]) {
         let running = self.routes.current();
         let table = match routes::parse(&self.path, bytes, &self.listening, Some(&running)) {
-            Ok(table) => Arc::new(table),
+            Ok(table) => table,
             Err(report) => {
-                eprintln!("{}", report.render(colors()).trim_end());
-                eprintln!("{name} was not applied: the routes that run stay");
+                say!("{}", report.render(colors()).trim_end());
+                say!("{name} was not applied: the routes that run stay");
                 return;
             }
         };
@@ -196,8 +198,8 @@ impl Follow {
         // Given back here, so that a large table is freed on this thread and not on one that carries requests.
         let last = self.routes.publish(table);
         match diff.is_empty() {
-            true => eprintln!("{name} read again: no route has changed"),
-            false => eprintln!("{}", diff.block(name).trim_end()),
+            true => say!("{name} read again: no route has changed"),
+            false => say!("{}", diff.block(name).trim_end()),
         }
         drop((running, last));
     }
@@ -225,7 +227,7 @@ impl Stop {
     async fn twice(&mut self) -> ExitCode {
         self.asked().await;
         let name = self.asked().await;
-        eprintln!("carom: {name} again: ended at once");
+        say!("carom: {name} again: ended at once");
         ExitCode::from(if name == "SIGINT" { 130 } else { 143 })
     }
 }
@@ -271,7 +273,7 @@ fn log_to_stderr() {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second one in a process stays unused: the first goes on.
-    let _ = subscriber.with_target(false).with_ansi(colors()).try_init();
+    let _ = subscriber.with_target(false).with_ansi(colors()).log_internal_errors(false).try_init();
 }
 
 /// Whether standard error is a terminal that has colors, and nobody asked for none (no-color.org).

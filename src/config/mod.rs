@@ -20,7 +20,6 @@ pub mod report;
 mod reuse;
 pub mod routes;
 mod settle;
-mod target;
 mod text;
 pub mod watch;
 

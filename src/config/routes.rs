@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::table::backend::Address;
 use crate::table::pattern::Pattern;
 use crate::table::site::{Balance, HEAVIEST, Instance, MOST_INSTANCES, Site};
+use crate::table::target;
 use crate::table::{Action, Route, Table};
 
 use super::keys::{Keys, noted};
@@ -17,7 +18,7 @@ use super::node::{Entry, Node, Value};
 use super::report::{Problem, Report};
 use super::reuse::Known;
 use super::text::Text;
-use super::{answer, dotted, from_json, from_toml, names, target};
+use super::{answer, dotted, from_json, from_toml, names};
 
 /// Reads and resolves the routes file; gives its bytes too, for the watch to know what is applied.
 ///

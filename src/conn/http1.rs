@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::bounce::{Bounce, Decision};
+use crate::bounce::{Bounce, Decision, Destination};
 use crate::conn::answer::{self, Manner};
 use crate::conn::tunnel;
 use crate::conn::worker::Worker;
 use crate::http::head::{Head, LONGEST_REST_OF_LINE, Parsed};
 use crate::http::refuse::{Cut, Fault, Refusal};
-use crate::http::rewrite::Origin;
+use crate::http::rewrite::{Changes, Origin};
 use crate::net::buffer::Buffer;
 use crate::net::deadline::{Elapsed, Ticket};
 use crate::net::stream::Stream;
@@ -23,7 +23,7 @@ use crate::record::Record;
 use crate::settings::{Limits, Settings};
 use crate::table::backend::{Backend, Claim};
 use crate::table::site::{Site, Tried};
-use crate::table::{Action, Route};
+use crate::table::{Action, Answer, Redirect, Route};
 use crate::upstream::connect;
 use crate::upstream::exchange::{Counts, Ended, Exchange};
 
@@ -60,7 +60,7 @@ enum Next {
 /// A request that has become a tunnel.
 struct Switched {
     backend: Stream,
-    claim: Claim,
+    claim: Option<Claim>,
     early: (Buffer, Buffer),
     notes: Notes,
     counts: Counts,
@@ -69,7 +69,23 @@ struct Switched {
 /// What became of a request that was followed where it goes.
 enum Followed {
     By(Next),
-    Switched(Stream, Claim),
+    Switched(Stream, Option<Claim>),
+}
+
+/// The backends that a request may go to.
+enum Choice<'a> {
+    /// The instances of a site, each once.
+    Site(&'a Site, Tried),
+    One(Option<Arc<Backend>>),
+}
+
+impl Choice<'_> {
+    fn next(&mut self) -> Option<Arc<Backend>> {
+        match self {
+            Self::Site(site, tried) => site.pick(tried).map(|instance| Arc::clone(&instance.backend)),
+            Self::One(backend) => backend.take(),
+        }
+    }
 }
 
 /// What is written down about a request while it runs.
@@ -101,7 +117,8 @@ pub(crate) async fn serve(stream: Stream, peer: SocketAddr, worker: &Worker, tic
                 continue;
             }
         }
-        let next = connection.requests(&mut exchange).await;
+        // Boxed for as long as it runs: what a request needs, a connection that waits for one need not hold.
+        let next = Box::pin(connection.requests(&mut exchange)).await;
         if let Next::Linger = next {
             connection.linger(&mut exchange).await;
         }
@@ -156,7 +173,9 @@ impl Connection<'_> {
     /// Carries a request, and those that have come with it.
     async fn requests(&mut self, exchange: &mut Exchange) -> Next {
         loop {
-            match self.request(exchange).await {
+            let next = self.request(exchange).await;
+            skip_empty_lines(&mut exchange.from_client);
+            match next {
                 // What came before the client closed its side is still answered.
                 Next::Keep if !exchange.from_client.is_empty() => self.ticket.arm(self.settings.timeouts.head),
                 Next::Keep if self.ended => return Next::Close,
@@ -181,15 +200,8 @@ impl Connection<'_> {
         if self.worker.is_observed() {
             notes.head(exchange);
         }
-        let followed = match self.decide(exchange).await {
-            Bounce::Refuse(refusal) => Err(refusal),
-            Bounce::Route(route) => {
-                let followed = self.follow(exchange, &route, &mut notes).await;
-                notes.route = Some(route);
-                followed
-            }
-        };
-        let next = match followed {
+        let Bounce { to, changes } = self.decide(exchange).await;
+        let next = match self.follow(exchange, to, &changes, &mut notes).await {
             Ok(Followed::By(next)) => next,
             Ok(Followed::Switched(backend, claim)) => {
                 let early = exchange.swap_buffers(|| self.worker.buffers.get());
@@ -236,85 +248,79 @@ impl Connection<'_> {
 
     async fn decide(&self, exchange: &Exchange) -> Bounce {
         let head = Head::new(exchange.from_client.data(), &exchange.head);
-        match self.worker.shared.decide.decide(&head) {
+        match self.worker.shared.decide.decide(&head, Bounce::new()) {
             Decision::Now(bounce) => bounce,
             Decision::Later(bounce) => bounce.await,
         }
     }
 
-    /// Does what the route says.
-    async fn follow(&mut self, exchange: &mut Exchange, route: &Route, notes: &mut Notes) -> Result<Followed, Refusal> {
-        let next = match &route.action {
-            Action::Forward(site) => return self.forward(exchange, site, notes).await,
-            Action::Redirect(redirect) => {
-                let target = exchange.head.target(exchange.from_client.data()).to_vec();
-                let write = |out: &mut _, manner| answer::redirect(out, redirect, &target, manner);
-                self.answer(exchange, redirect.status, write).await
+    /// Does what was decided.
+    async fn follow(
+        &mut self,
+        exchange: &mut Exchange,
+        to: Destination,
+        changes: &Changes,
+        notes: &mut Notes,
+    ) -> Result<Followed, Refusal> {
+        let next = match &to {
+            Destination::Refuse(refusal) => return Err(*refusal),
+            Destination::Stream(_) => return self.forward_over(exchange, to, changes, notes).await,
+            Destination::Backend(address) => {
+                let backend = self.worker.backend(address);
+                return self.forward(exchange, Choice::One(Some(backend)), changes, notes).await;
             }
-            Action::Respond(fixed) => {
-                self.answer(exchange, fixed.status, |out, manner| answer::fixed(out, fixed, manner)).await
+            Destination::Route(route) => {
+                notes.route = Some(Arc::clone(route));
+                match &route.action {
+                    Action::Forward(site) => {
+                        return self.forward(exchange, Choice::Site(site, Tried::default()), changes, notes).await;
+                    }
+                    Action::Redirect(redirect) => self.redirect(exchange, redirect).await,
+                    Action::Respond(fixed) => self.respond(exchange, fixed).await,
+                }
             }
+            Destination::Redirect(redirect) => self.redirect(exchange, redirect).await,
+            Destination::Answer(fixed) => self.respond(exchange, fixed).await,
         };
         Ok(Followed::By(next))
     }
 
-    /// Forwards a request to an instance of the site, to the next one where connecting fails.
-    async fn forward(&mut self, exchange: &mut Exchange, site: &Site, notes: &mut Notes) -> Result<Followed, Refusal> {
-        let forwarding = &self.settings.forwarding;
-        let origin = Origin {
-            peer: self.peer.ip(),
-            trusted: forwarding.trusts(self.peer.ip()),
-            scheme: "http",
-            fields: forwarding.send,
-        };
-        let once = !exchange.head.is_idempotent;
-        exchange.prepare(&origin, &self.settings.limits)?;
-        let mut tried = Tried::default();
+    /// Forwards a request to a backend, to the next one where connecting fails.
+    async fn forward(
+        &mut self,
+        exchange: &mut Exchange,
+        mut choice: Choice<'_>,
+        changes: &Changes,
+        notes: &mut Notes,
+    ) -> Result<Followed, Refusal> {
+        self.prepare(exchange, changes)?;
         let mut last = Refusal::NoBackend;
-        while let Some(instance) = site.pick(&mut tried) {
-            let claim = instance.backend.claim();
-            notes.backend = Some(Arc::clone(&instance.backend));
-            let mut kept = self.worker.idle.take(&instance.backend, once);
+        while let Some(backend) = choice.next() {
+            let claim = backend.claim();
+            notes.backend = Some(Arc::clone(&backend));
+            let mut kept = self.worker.idle.take(&backend, !exchange.head.is_idempotent);
             loop {
                 notes.tries += 1;
                 let reused = kept.is_some();
-                let mut backend = match kept.take() {
-                    Some(backend) => backend,
-                    None => match self.connect(&instance.backend).await {
-                        Ok(backend) => backend,
+                let mut stream = match kept.take() {
+                    Some(stream) => stream,
+                    None => match self.connect(&backend).await {
+                        Ok(stream) => stream,
                         Err(refusal) => {
                             last = refusal;
                             break;
                         }
                     },
                 };
-                let (stream, ended) = (&mut self.stream, &mut self.ended);
-                match exchange.run(stream, ended, &mut backend, self.ticket, self.settings).await {
+                match self.exchange(exchange, &mut stream).await {
                     // It had ended before, or at that moment: nobody's fault, and a fresh one will tell.
                     Ended::Stale if reused && exchange.may_repeat() => exchange.rewind(),
-                    Ended::Stale => return Err(Refusal::BackendClosed),
-                    Ended::Refused(refusal) => return Err(refusal),
-                    Ended::Cut { why, reset } => {
-                        notes.cut(why);
-                        if reset {
-                            self.stream.reset_on_close();
+                    Ended::Switched => return Ok(Followed::Switched(stream, Some(claim))),
+                    ended => {
+                        if let Ended::Whole { keep_backend: true, .. } = ended {
+                            self.worker.idle.put(&backend, stream);
                         }
-                        return Ok(Followed::By(Next::Close));
-                    }
-                    Ended::Switched => return Ok(Followed::Switched(backend, claim)),
-                    Ended::Whole { keep_client, keep_backend } => {
-                        if keep_backend {
-                            self.worker.idle.put(&instance.backend, backend);
-                        }
-                        return Ok(Followed::By(match keep_client {
-                            true if self.skip_body(exchange).await => Next::Keep,
-                            // A close behind which something is unread is a reset, which may overtake the response.
-                            false if !exchange.head.keep_alive && exchange.is_received() && self.stream.is_quiet() => {
-                                Next::Close
-                            }
-                            // The client did not expect the end, or still sends.
-                            _ => Next::Linger,
-                        }));
+                        return self.after(exchange, ended, notes).await;
                     }
                 }
             }
@@ -322,8 +328,67 @@ impl Connection<'_> {
         Err(last)
     }
 
+    /// Forwards a request over a connection that somebody else has made.
+    async fn forward_over(
+        &mut self,
+        exchange: &mut Exchange,
+        to: Destination,
+        changes: &Changes,
+        notes: &mut Notes,
+    ) -> Result<Followed, Refusal> {
+        let Destination::Stream(mut stream) = to else {
+            return Err(Refusal::NoBackend);
+        };
+        self.prepare(exchange, changes)?;
+        notes.tries += 1;
+        match self.exchange(exchange, &mut stream).await {
+            Ended::Switched => Ok(Followed::Switched(stream, None)),
+            ended => self.after(exchange, ended, notes).await,
+        }
+    }
+
+    /// Writes the request as the backend gets it.
+    fn prepare(&self, exchange: &mut Exchange, changes: &Changes) -> Result<(), Refusal> {
+        let forwarding = &self.settings.forwarding;
+        let origin = Origin {
+            peer: self.peer.ip(),
+            trusted: forwarding.trusts(self.peer.ip()),
+            scheme: "http",
+            fields: forwarding.send,
+        };
+        exchange.prepare(&origin, changes, &self.settings.limits)
+    }
+
+    async fn exchange(&mut self, exchange: &mut Exchange, backend: &mut Stream) -> Ended {
+        exchange.run(&mut self.stream, &mut self.ended, backend, self.ticket, self.settings).await
+    }
+
+    /// What an exchange leaves of the client's connection.
+    async fn after(&mut self, exchange: &mut Exchange, ended: Ended, notes: &mut Notes) -> Result<Followed, Refusal> {
+        Ok(Followed::By(match ended {
+            Ended::Refused(refusal) => return Err(refusal),
+            Ended::Stale | Ended::Switched => return Err(Refusal::BackendClosed),
+            Ended::Cut { why, reset } => {
+                notes.cut(why);
+                if reset {
+                    self.stream.reset_on_close();
+                }
+                Next::Close
+            }
+            Ended::Whole { keep_client: true, .. } if self.skip_body(exchange).await => Next::Keep,
+            // A close behind which something is unread is a reset, which may overtake the response.
+            Ended::Whole { keep_client: false, .. }
+                if !exchange.head.keep_alive && exchange.is_received() && self.stream.is_quiet() =>
+            {
+                Next::Close
+            }
+            // The client did not expect the end, or still sends.
+            Ended::Whole { .. } => Next::Linger,
+        }))
+    }
+
     async fn connect(&self, backend: &Backend) -> Result<Stream, Refusal> {
-        // Boxed, since it is rare and large, and every idle connection would hold room for it.
+        // Boxed, since it is rare and large, and every request would hold room for it.
         let connecting = Box::pin(connect::connect(backend));
         match self.ticket.within(self.settings.timeouts.connect, connecting).await {
             Ok(connected) => connected,
@@ -338,6 +403,16 @@ impl Connection<'_> {
         }
         let skipping = exchange.skip_body(&mut self.stream, &self.settings.limits);
         self.ticket.within(self.settings.timeouts.body, skipping).await == Ok(true)
+    }
+
+    async fn redirect(&mut self, exchange: &mut Exchange, redirect: &Redirect) -> Next {
+        let target = exchange.head.target(exchange.from_client.data()).to_vec();
+        let write = |out: &mut _, manner| answer::redirect(out, redirect, &target, manner);
+        self.answer(exchange, redirect.status, write).await
+    }
+
+    async fn respond(&mut self, exchange: &mut Exchange, fixed: &Answer) -> Next {
+        self.answer(exchange, fixed.status, |out, manner| answer::fixed(out, fixed, manner)).await
     }
 
     /// Answers with a failure.
@@ -473,7 +548,7 @@ impl Notes {
     /// Keeps of the head what will be told: its bytes make room for others soon.
     fn head(&mut self, exchange: &Exchange) {
         let head = Head::new(exchange.from_client.data(), &exchange.head);
-        self.method.extend_from_slice(head.method());
+        self.method.extend_from_slice(head.method().as_bytes());
         self.target.extend_from_slice(head.target());
         self.host.push_str(head.host().map_or("", |host| host.name()));
     }

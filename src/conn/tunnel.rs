@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::conn::worker::Buffers;
 use crate::http::refuse::Cut;
-use crate::net::buffer::Buffer;
+use crate::net::buffer::{Buffer, SMALL};
 use crate::net::deadline::Ticket;
 use crate::net::stream::Stream;
 use crate::settings::Timeouts;
@@ -25,6 +25,8 @@ pub(super) struct Over {
 #[derive(Debug)]
 struct Lane {
     buffer: Option<Buffer>,
+    /// Reads fill their buffer, or nearly: the next one gets a large one.
+    fills: bool,
     state: State,
     carried: u64,
 }
@@ -93,7 +95,7 @@ pub(super) async fn run(
 
 impl Lane {
     fn new(early: Buffer) -> Self {
-        Self { buffer: Some(early), state: State::Open, carried: 0 }
+        Self { buffer: Some(early), fills: false, state: State::Open, carried: 0 }
     }
 
     /// Ready when this direction has ended and its end has been passed on.
@@ -112,6 +114,9 @@ impl Lane {
                     self.carried += sent as u64;
                 }
             }
+            if let Some(wrong_size) = self.buffer.take_if(|buffer| buffer.is_large() != self.fills) {
+                buffers.give(wrong_size);
+            }
             match self.state {
                 State::Ended => return Poll::Ready(Ok(())),
                 State::Ending => {
@@ -127,15 +132,13 @@ impl Lane {
                         Some(buffer) => buffer,
                         None => {
                             ready!(from.poll_readable(cx)).map_err(|_| Gone::Reader)?;
-                            buffers.get()
+                            if self.fills { buffers.get_large() } else { buffers.get() }
                         }
                     };
                     match from.poll_read(cx, &mut buffer) {
                         Poll::Ready(Ok(0)) => self.state = State::Ending,
                         Poll::Ready(Ok(_)) => {
-                            if buffer.is_full() && buffer.is_small() {
-                                buffer.enlarge();
-                            }
+                            self.fills = buffer.is_full() || self.fills && buffer.len() > SMALL / 2;
                             self.buffer = Some(buffer);
                         }
                         Poll::Ready(Err(_)) => return Poll::Ready(Err(Gone::Reader)),

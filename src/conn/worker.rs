@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
@@ -22,17 +23,24 @@ use crate::net::listen::BACKLOG;
 use crate::net::stream::Stream;
 use crate::record::{Log, Observe, Record};
 use crate::settings::Settings;
+use crate::table::backend::{Address, Backend};
 use crate::upstream::exchange::Exchange;
 use crate::upstream::idle::Idle;
 
 /// How long a worker that can't accept waits before it tries again.
 const BREATH: Duration = Duration::from_millis(50);
 
+/// Backends named by decisions that are remembered: a decision that names ever new ones is not remembered for ever.
+const MOST_NAMED: usize = 4096;
+
 /// How long those that are cut off may take to say so, to their client and to the log.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Recycled values kept by one worker: enough for a busy moment, little enough to forget.
 const MOST_KEPT: usize = 256;
+
+/// As many of them may be large.
+const MOST_LARGE_KEPT: usize = 16;
 
 /// What all workers have in common.
 pub(crate) struct Shared {
@@ -70,12 +78,17 @@ pub(crate) struct Worker {
     sweep: Rc<Sweep>,
     #[expect(clippy::vec_box, reason = "they move between here and connections, and are large")]
     exchanges: RefCell<Vec<Box<Exchange>>>,
+    /// Backends that no table knows, by what decisions call them.
+    named: RefCell<HashMap<Address, Arc<Backend>>>,
     log: Option<RefCell<Box<dyn Log>>>,
 }
 
 /// Buffers that nobody uses now.
 #[derive(Debug, Default)]
-pub(crate) struct Buffers(RefCell<Vec<Buffer>>);
+pub(crate) struct Buffers {
+    small: RefCell<Vec<Buffer>>,
+    large: RefCell<Vec<Buffer>>,
+}
 
 /// A client that is in; goes out when dropped.
 pub(crate) struct Guest(Arc<Shared>);
@@ -88,6 +101,7 @@ impl Worker {
             buffers: Buffers::default(),
             sweep: Sweep::new(),
             exchanges: RefCell::default(),
+            named: RefCell::default(),
             log: shared.observe.as_ref().map(|observe| RefCell::new(observe.for_worker())),
             shared,
         })
@@ -205,6 +219,20 @@ impl Worker {
         }
     }
 
+    /// The backend at an address that a decision has named: the same one as last time, with its idle connections.
+    pub(crate) fn backend(&self, address: &Address) -> Arc<Backend> {
+        let mut named = self.named.borrow_mut();
+        if let Some(backend) = named.get(address) {
+            return Arc::clone(backend);
+        }
+        if named.len() >= MOST_NAMED {
+            named.clear();
+        }
+        let backend = Backend::new(address.clone());
+        named.insert(address.clone(), Arc::clone(&backend));
+        backend
+    }
+
     pub(crate) fn exchange(&self) -> Box<Exchange> {
         self.exchanges.borrow_mut().pop().unwrap_or_else(|| Box::new(Exchange::new()))
     }
@@ -212,7 +240,7 @@ impl Worker {
     pub(crate) fn recycle(&self, mut exchange: Box<Exchange>) {
         let mut exchanges = self.exchanges.borrow_mut();
         if exchanges.len() < MOST_KEPT {
-            exchange.tidy();
+            exchange.tidy(exchanges.len() < MOST_LARGE_KEPT);
             exchanges.push(exchange);
         }
     }
@@ -231,12 +259,19 @@ impl Worker {
 
 impl Buffers {
     pub(crate) fn get(&self) -> Buffer {
-        self.0.borrow_mut().pop().unwrap_or_else(Buffer::new)
+        self.small.borrow_mut().pop().unwrap_or_else(Buffer::new)
+    }
+
+    pub(crate) fn get_large(&self) -> Buffer {
+        self.large.borrow_mut().pop().unwrap_or_else(Buffer::large)
     }
 
     pub(crate) fn give(&self, mut buffer: Buffer) {
-        let mut kept = self.0.borrow_mut();
-        if kept.len() < MOST_KEPT && buffer.is_small() {
+        let (mut kept, most) = match buffer.is_large() {
+            true => (self.large.borrow_mut(), MOST_LARGE_KEPT),
+            false => (self.small.borrow_mut(), MOST_KEPT),
+        };
+        if kept.len() < most && (buffer.is_small() || buffer.is_large()) {
             buffer.clear();
             kept.push(buffer);
         }

@@ -9,7 +9,7 @@ use crate::http::field::Kind;
 
 /// How a message's body is delimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Framing {
+pub(crate) enum Framing {
     /// There is no body.
     #[default]
     None,
@@ -23,27 +23,27 @@ pub enum Framing {
 
 /// What limits a chunked body's overhead.
 #[derive(Clone, Copy, Debug)]
-pub struct ChunkLimits {
+pub(crate) struct ChunkLimits {
     /// Bytes of one size line, extensions included.
-    pub line: usize,
+    pub(crate) line: usize,
     /// Bytes of all trailers.
-    pub trailers: usize,
+    pub(crate) trailers: usize,
     /// Bytes of all chunks' data together; `None` for any.
-    pub content: Option<u64>,
+    pub(crate) content: Option<u64>,
 }
 
 /// Why bytes are no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadBody(pub &'static str);
+pub(crate) struct BadBody(pub(crate) &'static str);
 
 impl BadBody {
     /// It is well-formed, and more than [`ChunkLimits::content`].
-    pub const TOO_LARGE: Self = Self("the body is larger than allowed");
+    pub(crate) const TOO_LARGE: Self = Self("the body is larger than allowed");
 }
 
 /// A body that is being read.
 #[derive(Clone, Copy, Debug, Default)]
-pub enum Body {
+pub(crate) enum Body {
     /// All of it has been seen.
     #[default]
     Done,
@@ -57,7 +57,7 @@ pub enum Body {
 
 impl Body {
     /// A body of which nothing has been seen.
-    pub fn new(framing: Framing, limits: ChunkLimits) -> Self {
+    pub(crate) fn new(framing: Framing, limits: ChunkLimits) -> Self {
         match framing {
             Framing::None | Framing::Length(0) => Self::Done,
             Framing::Length(length) => Self::Length(length),
@@ -67,7 +67,7 @@ impl Body {
     }
 
     /// Whether all of it has been seen.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         matches!(self, Self::Done)
     }
 
@@ -75,7 +75,7 @@ impl Body {
     ///
     /// # Errors
     /// Chunked framing that is broken or over a limit. Nothing of `bytes` is then to be forwarded.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<usize, BadBody> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<usize, BadBody> {
         match self {
             Self::Done => Ok(0),
             Self::UntilClose => Ok(bytes.len()),
@@ -101,7 +101,7 @@ impl Body {
     ///
     /// # Errors
     /// As [`Body::take`].
-    pub fn decode(&mut self, bytes: &[u8], data: &mut Vec<u8>) -> Result<usize, BadBody> {
+    pub(crate) fn decode(&mut self, bytes: &[u8], data: &mut Vec<u8>) -> Result<usize, BadBody> {
         match self {
             Self::Chunked(chunked) => {
                 let taken = chunked.take(bytes, &mut |piece| data.extend_from_slice(piece))?;
@@ -119,12 +119,12 @@ impl Body {
     }
 
     /// The connection has ended. Whether this body may end there.
-    pub fn may_end_here(&self) -> bool {
+    pub(crate) fn may_end_here(&self) -> bool {
         matches!(self, Self::Done | Self::UntilClose)
     }
 
     /// How many bytes are still due, where that is known.
-    pub fn left(&self) -> Option<u64> {
+    pub(crate) fn left(&self) -> Option<u64> {
         match self {
             Self::Done => Some(0),
             Self::Length(left) => Some(*left),
@@ -135,7 +135,7 @@ impl Body {
 
 /// A place in a chunked body.
 #[derive(Clone, Copy, Debug)]
-pub struct Chunked {
+pub(crate) struct Chunked {
     limits: ChunkLimits,
     at: At,
     /// Bytes of this size line, or of all trailers, so far.

@@ -29,13 +29,26 @@ impl<'a> Head<'a> {
     }
 
     /// The method, as sent: methods are case-sensitive (RFC 9110 section 9.1).
-    pub fn method(&self) -> &'a [u8] {
-        self.parsed.method(self.bytes)
+    pub fn method(&self) -> &'a str {
+        // A token is ASCII.
+        std::str::from_utf8(self.parsed.method(self.bytes)).unwrap_or_default()
     }
 
     /// The target in origin form, `/path?query`, or `*`. It begins with `?` where an absolute form had no path.
     pub fn target(&self) -> &'a [u8] {
         self.parsed.target(self.bytes)
+    }
+
+    /// The target without its query.
+    pub fn path(&self) -> &'a [u8] {
+        let target = self.target();
+        memchr::memchr(b'?', target).map_or(target, |query| &target[..query])
+    }
+
+    /// Every field, in the order sent, with its name as spelt.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let bytes = self.bytes;
+        self.parsed.fields.iter().map(move |field| (field.name(bytes), field.value(bytes)))
     }
 
     /// The first field of this name, letter case aside.
@@ -234,6 +247,11 @@ impl RequestHead {
             None => self.fields.iter().find(|field| field.kind == Kind::Host).map(|field| field.value(head)),
         }
     }
+}
+
+/// Whether doing it twice is the same as doing it once (RFC 9110 section 9.2.2).
+pub(crate) fn is_idempotent(method: &[u8]) -> bool {
+    matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE")
 }
 
 /// The longest method and version that anyone uses fit into this.

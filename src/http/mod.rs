@@ -3,7 +3,7 @@
 //! Pure: no sockets, no clock, no allocation that a peer can grow past a limit. So every odd message is a
 //! three-line test, and the loop above can change without touching what a message means.
 
-pub mod body;
+pub(crate) mod body;
 pub(crate) mod field;
 #[cfg(test)]
 mod generate;

@@ -140,7 +140,7 @@ fn origins() -> Vec<Origin> {
 
 fn rewritten_request(bytes: &[u8], head: &RequestHead, before: &reference::Request, origin: &Origin) {
     let mut out = b"in front".to_vec();
-    rewrite::request(&mut out, bytes, head, origin);
+    rewrite::request(&mut out, bytes, head, origin, &rewrite::Changes::default());
     let out = out.strip_prefix(b"in front").expect("what was there stays there");
     let after = reference::request(out);
     let after = after.unwrap_or_else(|| panic!("rewritten into no head: {}", out.escape_ascii()));

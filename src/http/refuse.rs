@@ -31,6 +31,8 @@ pub enum Refusal {
     HeadTimeout,
     /// The body went silent.
     BodyTimeout,
+    /// What a closure decided can't be done.
+    BadDecision(&'static str),
     /// The body is longer than `limits.body`.
     BodyTooLarge,
     /// The target is longer than `limits.target`.
@@ -89,6 +91,7 @@ impl Refusal {
             Self::BodyTooLarge         => (413, "Content Too Large", "body-too-large", Client, "the request body is larger than this server allows"),
             Self::TargetTooLong        => (414, "URI Too Long", "target-too-long", Client, "the address is longer than this server allows"),
             Self::HeadTooLarge         => (431, "Request Header Fields Too Large", "head-too-large", Client, "the request head is larger than this server allows"),
+            Self::BadDecision(why)     => (500, "Internal Server Error", "bad-decision", Operator, why),
             Self::BackendRefused       => (502, "Bad Gateway", "backend-refused", Backend, "the site's server refused the connection"),
             Self::BackendUnreachable   => (502, "Bad Gateway", "backend-unreachable", Backend, "the site's server can't be reached"),
             Self::BackendName          => (502, "Bad Gateway", "backend-name", Backend, "the site's server has no known address"),
@@ -155,6 +158,7 @@ mod tests {
             HeadTimeout,
             BodyTimeout,
             BodyTooLarge,
+            BadDecision("x"),
             TargetTooLong,
             HeadTooLarge,
             BackendRefused,

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::http::body::{Framing, is_token};
 use crate::http::field::{Field, Kind};
 use crate::http::head::RequestHead;
+use crate::http::host::Host;
 use crate::http::response::ResponseHead;
 use crate::settings::ForwardedFields;
 
@@ -22,13 +23,73 @@ pub(crate) struct Origin {
     pub(crate) fields: ForwardedFields,
 }
 
+/// What a decision changes of a head on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    method: Option<Box<str>>,
+    target: Option<Box<[u8]>>,
+    fields: Vec<(Box<str>, Box<[u8]>)>,
+}
+
+impl Changes {
+    /// Takes the place of all fields of this name.
+    pub(crate) fn set_field(&mut self, name: &str, value: &[u8]) -> Result<(), &'static str> {
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err("a field's name is not a token");
+        }
+        if value.iter().any(|&byte| matches!(byte, 0..=8 | 10..=31 | 127)) {
+            return Err("a field's value has a control byte");
+        }
+        match Kind::of(name.as_bytes()) {
+            Kind::Host if Host::parse(value).is_err() => return Err("Host is not a host"),
+            Kind::ContentLength | Kind::TransferEncoding => return Err("a body's length can't be set"),
+            Kind::Connection | Kind::KeepAlive | Kind::ProxyConnection | Kind::Te | Kind::Upgrade => {
+                return Err("a field that is for one hop can't be set");
+            }
+            Kind::Http2Settings | Kind::LookAlike => {
+                return Err("a field that backends may take for another can't be set");
+            }
+            _ => {}
+        }
+        self.fields.retain(|(set, _)| !set.eq_ignore_ascii_case(name));
+        self.fields.push((name.into(), value.trim_ascii().into()));
+        Ok(())
+    }
+
+    pub(crate) fn set_method(&mut self, method: &str) -> Result<(), &'static str> {
+        if method.is_empty() || !method.bytes().all(is_token) || matches!(method, "HEAD" | "CONNECT") {
+            return Err("a method is a token, and neither HEAD nor CONNECT");
+        }
+        self.method = Some(method.into());
+        Ok(())
+    }
+
+    pub(crate) fn set_target(&mut self, target: &[u8]) -> Result<(), &'static str> {
+        let odd = |&byte: &u8| byte <= b' ' || byte == b'#' || byte == 0x7f;
+        if target.first() != Some(&b'/') || target.iter().any(odd) {
+            return Err("a path begins with / and has neither spaces nor #");
+        }
+        self.target = Some(target.into());
+        Ok(())
+    }
+
+    pub(crate) fn method(&self) -> Option<&str> {
+        self.method.as_deref()
+    }
+
+    fn sets(&self, name: &[u8]) -> bool {
+        self.fields.iter().any(|(set, _)| set.as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
 /// Writes the request head that goes to the backend behind what `out` has.
-pub(crate) fn request(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin) {
-    request_line(out, bytes, head);
-    if let Some((start, end)) = head.authority {
+pub(crate) fn request(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin, changes: &Changes) {
+    request_line(out, bytes, head, changes);
+    if let Some((start, end)) = head.authority.filter(|_| !changes.sets(b"host")) {
         field(out, b"Host", &bytes[start..end]);
     }
     copy_kept(out, bytes, head.fields_start, &head.fields, |kept| match kept.kind {
+        _ if changes.sets(kept.name(bytes)) => false,
         Kind::Host => head.authority.is_none(),
         Kind::Connection | Kind::KeepAlive | Kind::ProxyConnection | Kind::Te => false,
         Kind::Http2Settings | Kind::LookAlike => false,
@@ -50,29 +111,34 @@ pub(crate) fn request(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origi
         (false, false) => {}
     }
     if sends_x(origin) {
-        x_forwarded(out, bytes, head, origin);
+        x_forwarded(out, bytes, head, origin, changes);
     }
-    if sends_forwarded(origin) {
+    if sends_forwarded(origin) && !changes.sets(b"forwarded") {
         forwarded(out, bytes, head, origin);
+    }
+    for (name, value) in &changes.fields {
+        field(out, name.as_bytes(), value);
     }
     out.extend_from_slice(b"\r\n");
 }
 
 /// The line itself, in origin form. The version is the hop's (RFC 9110 section 2.5): ours, unless there is no host,
 /// which an HTTP/1.1 request must have.
-fn request_line(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead) {
-    if head.authority.is_none() && (head.minor == 1 || head.host().is_none()) {
+fn request_line(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, changes: &Changes) {
+    let hostless = head.host().is_none() && !changes.sets(b"host");
+    let changed = changes.method.is_some() || changes.target.is_some();
+    if head.authority.is_none() && !changed && (head.minor == 1 || hostless) {
         out.extend_from_slice(&bytes[..head.fields_start]);
         return;
     }
-    let target = head.target(bytes);
-    out.extend_from_slice(head.method(bytes));
+    let target = changes.target.as_deref().unwrap_or_else(|| head.target(bytes));
+    out.extend_from_slice(changes.method.as_deref().map_or(head.method(bytes), str::as_bytes));
     out.push(b' ');
     if target.first() == Some(&b'?') {
         out.push(b'/');
     }
     out.extend_from_slice(target);
-    out.extend_from_slice(b" HTTP/1.1\r\n");
+    out.extend_from_slice(if hostless { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });
 }
 
 /// Copies the lines that `keep` keeps, in runs.
@@ -105,8 +171,20 @@ fn values<'a>(bytes: &'a [u8], head: &'a RequestHead, kind: Kind) -> impl Iterat
     head.fields.iter().filter(move |field| field.kind == kind && !field.nominated).map(|field| field.value(bytes))
 }
 
-fn x_forwarded(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin) {
-    let believed = |kind| origin.trusted && values(bytes, head, kind).next().is_some();
+fn x_forwarded(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin, changes: &Changes) {
+    let said = |name: &[u8], kind| changes.sets(name) || (origin.trusted && values(bytes, head, kind).next().is_some());
+    if !changes.sets(b"x-forwarded-for") {
+        x_forwarded_for(out, bytes, head, origin);
+    }
+    if !said(b"x-forwarded-proto", Kind::XForwardedProto) {
+        field(out, b"X-Forwarded-Proto", origin.scheme.as_bytes());
+    }
+    if let Some(host) = head.host_text(bytes).filter(|_| !said(b"x-forwarded-host", Kind::XForwardedHost)) {
+        field(out, b"X-Forwarded-Host", host);
+    }
+}
+
+fn x_forwarded_for(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin) {
     out.extend_from_slice(b"X-Forwarded-For: ");
     if origin.trusted {
         for earlier in values(bytes, head, Kind::XForwardedFor).filter(|value| !value.is_empty()) {
@@ -116,12 +194,6 @@ fn x_forwarded(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Ori
     }
     // Writing into a Vec can't fail.
     let _ = write!(out, "{}\r\n", origin.peer.to_canonical());
-    if !believed(Kind::XForwardedProto) {
-        field(out, b"X-Forwarded-Proto", origin.scheme.as_bytes());
-    }
-    if let Some(host) = head.host_text(bytes).filter(|_| !believed(Kind::XForwardedHost)) {
-        field(out, b"X-Forwarded-Host", host);
-    }
 }
 
 /// RFC 7239 section 4: IPv6 addresses in brackets and quotes, and a host with a port in quotes.
@@ -259,7 +331,7 @@ mod tests {
         let mut head = RequestHead::default();
         assert_eq!(head.parse(request.as_bytes(), &Limits::default()), Ok(Parsed::Whole), "{request}");
         let mut out = Vec::new();
-        super::request(&mut out, request.as_bytes(), &head, origin);
+        super::request(&mut out, request.as_bytes(), &head, origin, &Changes::default());
         String::from_utf8(out).unwrap()
     }
 

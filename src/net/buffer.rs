@@ -22,6 +22,11 @@ impl Buffer {
         Self { bytes: vec![0; SMALL].into_boxed_slice(), start: HEADROOM, end: HEADROOM }
     }
 
+    /// One that a stream of bytes fills in fewer reads.
+    pub(crate) fn large() -> Self {
+        Self { bytes: vec![0; LARGE].into_boxed_slice(), start: HEADROOM, end: HEADROOM }
+    }
+
     /// What has been filled and not emptied.
     pub(crate) fn data(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
@@ -112,9 +117,14 @@ impl Buffer {
         self.bytes[self.start..self.start + new.len()].copy_from_slice(new);
     }
 
-    /// Whether it is of the size that is worth keeping for the next one who needs a buffer.
+    /// Whether it is of the size of a fresh one.
     pub(crate) fn is_small(&self) -> bool {
         self.bytes.len() == SMALL
+    }
+
+    /// Whether it is of the size that [`Buffer::enlarge`] makes.
+    pub(crate) fn is_large(&self) -> bool {
+        self.bytes.len() == LARGE
     }
 }
 

@@ -3,9 +3,12 @@
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use socket2::Socket;
+use tokio::net::TcpStream;
 
 /// A listening socket for each worker: the kernel spreads connections over them, and no worker wakes for another's.
 pub(crate) fn listeners(workers: usize, bind: impl Fn() -> io::Result<TcpListener>) -> io::Result<Vec<TcpListener>> {
@@ -15,6 +18,47 @@ pub(crate) fn listeners(workers: usize, bind: impl Fn() -> io::Result<TcpListene
 /// Lets several sockets of this process have one port.
 pub(crate) fn share_port(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_port(true)
+}
+
+/// Bytes that the kernel holds between two sockets, without a copy into this process (splice(2)).
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    out: OwnedFd,
+    into: OwnedFd,
+    held: usize,
+}
+
+/// What one pipe may hold.
+const PIPE_SIZE: usize = 256 * 1024;
+
+impl Pipe {
+    /// An empty one; `None` when there are no descriptors left, which is no reason to fail.
+    pub(crate) fn new() -> Option<Self> {
+        let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
+        // Where that many pages are not allowed, the usual sixteen do.
+        let _ = fcntl_setpipe_size(&into, PIPE_SIZE);
+        Some(Self { out, into, held: 0 })
+    }
+
+    /// How many bytes are in it.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Takes up to so many bytes from a socket. 0 is its end.
+    pub(crate) fn fill(&mut self, from: &TcpStream, most: u64) -> io::Result<usize> {
+        let most = usize::try_from(most).unwrap_or(PIPE_SIZE).min(PIPE_SIZE);
+        let count = splice(from, None, &self.into, None, most, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)?;
+        self.held += count;
+        Ok(count)
+    }
+
+    /// Gives a socket as much as it takes.
+    pub(crate) fn drain(&mut self, to: &TcpStream) -> io::Result<usize> {
+        let count = splice(&self.out, None, to, None, self.held, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)?;
+        self.held = self.held.saturating_sub(count);
+        Ok(count)
+    }
 }
 
 /// Which process listens on a port, as far as we may see: its id and name.

@@ -3,13 +3,14 @@
 //! An `enum` and not a trait object: a call costs a branch, and what the data path needs beyond reading and writing
 //! (readiness without a buffer, a reset) is here by name.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::net::buffer::Buffer;
@@ -19,7 +20,14 @@ use crate::net::buffer::Buffer;
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// One that a library's user has made.
+    Other(Box<dyn Duplex>),
 }
+
+/// Any connection that can be read from and written to: a TCP or unix stream, TLS, an in-memory pipe.
+pub trait Duplex: AsyncRead + AsyncWrite + Unpin + fmt::Debug + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + fmt::Debug + 'static> Duplex for T {}
 
 impl Stream {
     /// Reads into the room that the buffer has, which must not be empty. 0 is the end.
@@ -28,6 +36,7 @@ impl Stream {
         ready!(match self {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut room),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, &mut room),
+            Self::Other(stream) => Pin::new(stream).poll_read(cx, &mut room),
         })?;
         let count = room.filled().len();
         buffer.filled(count);
@@ -38,14 +47,17 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Other(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
-    /// Ready when there is something to read, the end included. Asks the reactor, not the kernel.
+    /// Ready when there is something to read, the end included. Asks the reactor, not the kernel: it may be a guess, which
+    /// a read then finds out.
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
             Self::Unix(stream) => stream.poll_read_ready(cx),
+            Self::Other(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -54,6 +66,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Other(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 
@@ -69,6 +82,19 @@ impl Stream {
         let peeked = match self {
             Self::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
             Self::Unix(stream) => SockRef::from(stream).peek(&mut byte),
+            Self::Other(_) => return false,
+        };
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Whether there is really nothing to read where the reactor believes that there is: a read that was not short leaves
+    /// it so. If there is not, the reactor believes it from then on.
+    pub(crate) fn settles(&self) -> bool {
+        let mut byte = [std::mem::MaybeUninit::uninit()];
+        let peeked = match self {
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, || SockRef::from(stream).peek(&mut byte)),
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, || SockRef::from(stream).peek(&mut byte)),
+            Self::Other(_) => return false,
         };
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }

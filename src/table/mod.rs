@@ -10,6 +10,7 @@ pub mod backend;
 mod paths;
 pub mod pattern;
 pub mod site;
+pub(crate) mod target;
 
 use std::sync::Arc;
 

@@ -50,8 +50,7 @@ impl Idle {
 
     /// Keeps a connection whose last response has ended where its framing said.
     pub(crate) fn put(&self, backend: &Arc<Backend>, stream: Stream) {
-        // A read that filled the buffer leaves the reactor believing that there is more: then only the kernel knows.
-        if self.most == 0 || !(stream.is_quiet() || stream.is_surely_quiet()) {
+        if self.most == 0 || !(stream.is_quiet() || stream.settles()) {
             return;
         }
         let mut kept = self.kept.borrow_mut();

@@ -1,7 +1,7 @@
 //! One access line a request, whatever became of it, and what it says.
 
 use crate::support::origin::DeadPort;
-use crate::support::{Carom, Origin, reply, request, with_body};
+use crate::support::{Carom, Client, Origin, poll_until, reply, request, with_body};
 
 #[test]
 fn a_line_says_who_asked_for_what_and_what_became_of_it() {
@@ -141,4 +141,36 @@ fn the_log_can_go_to_a_file_or_be_turned_off() {
         assert!(text.lines().all(|line| line.contains("\"path\":\"/x\"")), "{text}");
         assert!(carom.log().is_empty());
     }
+}
+
+#[test]
+fn nobody_who_listens_to_what_it_says_is_no_reason_to_stop() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let (a, b) = (Origin::named("a"), Origin::named("b"));
+    let folder = tempfile::tempdir().unwrap();
+    let routes = folder.path().join("routes.toml");
+    std::fs::write(&routes, format!("\"a.test\" = {}\n", a.port())).unwrap();
+    let mut child = Command::new(crate::support::carom::BINARY)
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .current_dir(&folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
+    drop((said, child.stdout.take()));
+    // What it has to say about this goes nowhere, and neither do its access lines.
+    for wrong_then_right in ["\"a.test\" = 0\n".to_owned(), format!("\"a.test\" = {}\n", b.port())] {
+        std::fs::write(&routes, wrong_then_right).unwrap();
+        let mut client = Client::connect(address);
+        poll_until("that it still answers", || client.get("a.test", "/").status() == 200);
+    }
+    let mut client = Client::connect(address);
+    poll_until("that the new routes serve", || client.get("a.test", "/").text() == "b GET /");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -8,6 +8,7 @@
 //! | where | what |
 //! |---|---|
 //! | [`support::carom`] | the program: its files, its signals, its log, its weight |
+//! | [`support::inside`] | the library, in this process |
 //! | [`support::origin`] | a backend that does as it is told and keeps what it saw |
 //! | [`support::client`] | a client that does as it is told and reads strictly |
 //! | [`support::wire`] | HTTP/1 as both of them read it: an own reader that takes nothing odd |
@@ -29,6 +30,9 @@ mod refused;
 
 /// Bodies and interim responses in both directions, whole and broken.
 mod bodies;
+
+/// Bodies that are large enough for the kernel to carry.
+mod large;
 
 /// Which fields are taken out of a head, which are put in, and that all others stay as they are.
 mod fields;
@@ -53,6 +57,12 @@ mod stop;
 
 /// One access line a request, and what it says.
 mod log;
+
+/// The library inside this process, with a closure that decides.
+mod library;
+
+/// The examples, each run as a reader would run it.
+mod examples;
 
 /// The repository's own example files, and what `check` and `explain` say.
 mod files;

@@ -282,3 +282,16 @@ fn a_client_does_not_notice_that_the_backend_closes_between_its_requests() {
         a.wait_over(round);
     }
 }
+
+#[test]
+fn an_empty_line_behind_a_body_does_not_shorten_the_idle_time() {
+    let a = Origin::named("a");
+    let config = "[timeouts]\nhead = \"300ms\"\nidle = \"20s\"";
+    let carom = Carom::to(a.port()).config(config).start();
+    let mut client = carom.client();
+    // Old clients send one that no length counts (RFC 9112 section 2.2).
+    client.send("POST /1 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nhi\r\n");
+    assert_eq!(client.response_to("POST").text(), "a POST /1");
+    client.expect_silence(800);
+    assert_eq!(client.get("a.test", "/2").text(), "a GET /2");
+}

@@ -1,4 +1,4 @@
-//! The right side of a route line: one address, as an operator writes it.
+//! One address, as an operator or a library's user writes it.
 //!
 //! Nothing is resolved here: a name is looked up when it is connected to, so a dead one stops neither start nor reload.
 
@@ -7,8 +7,6 @@ use std::path::PathBuf;
 
 use crate::http::host::Host;
 use crate::table::backend::Address;
-
-use super::names;
 
 /// Why a target is none, and what would be right.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,7 +62,7 @@ fn url(scheme: &str, rest: &str) -> Result<Address, BadTarget> {
         "unix" => Err(bad("a unix socket is written unix:/path", Some(format!("write \"unix:/{place}{path}\"")))),
         _ => Err(bad(
             format!("`{scheme}://` is not a scheme that can be forwarded to"),
-            Some(names::did_you_mean(scheme, &["http", "https", "h2c", "unix"])),
+            Some("one of `http://`, `https://`, `h2c://` and `unix:`".to_owned()),
         )),
     }
 }
@@ -211,7 +209,7 @@ mod tests {
             ("https://app", "not yet: https://", "http://app"),
             ("h2c://app:50051", "not yet: h2c://", ""),
             ("ws://app", "WebSocket", "http://app"),
-            ("htp://app", "not a scheme", "`http`"),
+            ("htp://app", "not a scheme", "`http://`"),
             ("unix:app.sock", "begins with /", "unix:/run/app.sock"),
             ("/run/app.sock", "no target", "unix:/run/app.sock"),
             ("unix:/", "not the path", ""),
