@@ -64,8 +64,12 @@ const BY_LENGTH: [(usize, usize); 18] = {
 impl Kind {
     /// What a name means, letter case aside.
     pub(crate) fn of(name: &[u8]) -> Self {
+        let Some(first) = name.first().map(u8::to_ascii_lowercase) else {
+            return Self::Plain;
+        };
         let (from, to) = BY_LENGTH.get(name.len()).copied().unwrap_or_default();
-        for (kind, spelling) in &NAMES[from..to] {
+        // A look-alike begins like the name it is taken for: that is a letter.
+        for (kind, spelling) in NAMES[from..to].iter().filter(|(_, spelling)| spelling.first() == Some(&first)) {
             if name.eq_ignore_ascii_case(spelling) {
                 return *kind;
             }
@@ -74,6 +78,7 @@ impl Kind {
             }
         }
         match name.split_at_checked(X_FORWARDED.len()) {
+            _ if first != b'x' => Self::Plain,
             Some((_, [])) | None => Self::Plain,
             Some((start, _)) if start.eq_ignore_ascii_case(X_FORWARDED) && !has_odd(name) => Self::OtherForwarding,
             Some((start, _)) if looks_alike(start, X_FORWARDED) => Self::LookAlike,

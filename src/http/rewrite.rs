@@ -192,8 +192,26 @@ fn x_forwarded_for(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: 
             out.extend_from_slice(b", ");
         }
     }
-    // Writing into a Vec can't fail.
-    let _ = write!(out, "{}\r\n", origin.peer.to_canonical());
+    address(out, origin.peer);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes an address, IPv4 without the machinery of formatting: it is written for every request.
+fn address(out: &mut Vec<u8>, address: IpAddr) {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            for (index, octet) in address.octets().into_iter().enumerate() {
+                if index > 0 {
+                    out.push(b'.');
+                }
+                let digits = [octet / 100, octet / 10 % 10, octet % 10];
+                let zeros = digits[..2].iter().take_while(|&&digit| digit == 0).count();
+                out.extend(digits[zeros..].iter().map(|digit| b'0' + digit));
+            }
+        }
+        // Writing into a Vec can't fail.
+        IpAddr::V6(address) => drop(write!(out, "{address}")),
+    }
 }
 
 /// RFC 7239 section 4: IPv6 addresses in brackets and quotes, and a host with a port in quotes.
@@ -205,10 +223,13 @@ fn forwarded(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origi
             out.extend_from_slice(b", ");
         }
     }
-    let _ = match origin.peer.to_canonical() {
-        IpAddr::V4(peer) => write!(out, "for={peer}"),
-        IpAddr::V6(peer) => write!(out, "for=\"[{peer}]\""),
+    let (before, behind): (&[u8], &[u8]) = match origin.peer.to_canonical() {
+        IpAddr::V4(_) => (b"for=", b""),
+        IpAddr::V6(_) => (b"for=\"[", b"]\""),
     };
+    out.extend_from_slice(before);
+    address(out, origin.peer);
+    out.extend_from_slice(behind);
     let _ = write!(out, ";proto={}", origin.scheme);
     if let Some(host) = head.host_text(bytes) {
         let quote: &[u8] = if host.iter().all(|&byte| is_token(byte)) { b"" } else { b"\"" };
@@ -417,6 +438,15 @@ mod tests {
         }
         let mapped = Origin { peer: "::ffff:192.0.2.9".parse().unwrap(), fields: ForwardedFields::Forwarded, ..LOCAL };
         assert!(through(&head(""), &mapped).contains("Forwarded: for=192.0.2.9;"));
+    }
+
+    #[test]
+    fn addresses_are_written_as_everybody_writes_them() {
+        for text in ["0.0.0.0", "1.20.100.255", "10.0.99.101", "255.255.255.255", "::1", "2001:db8::1"] {
+            let mut out = Vec::new();
+            address(&mut out, text.parse().unwrap());
+            assert_eq!(out, text.as_bytes());
+        }
     }
 
     fn back(head: &str, persistence: Persistence, dechunk: bool) -> Option<String> {
