@@ -90,7 +90,6 @@ impl Choice<'_> {
 
 /// What is written down about a request while it runs.
 struct Notes {
-    time: SystemTime,
     started: Instant,
     method: Vec<u8>,
     target: Vec<u8>,
@@ -262,15 +261,15 @@ impl Connection<'_> {
         changes: &Changes,
         notes: &mut Notes,
     ) -> Result<Followed, Refusal> {
-        let next = match &to {
-            Destination::Refuse(refusal) => return Err(*refusal),
-            Destination::Stream(_) => return self.forward_over(exchange, to, changes, notes).await,
+        let next = match to {
+            Destination::Refuse(refusal) => return Err(refusal),
+            Destination::Stream(stream) => return self.forward_over(exchange, stream, changes, notes).await,
             Destination::Backend(address) => {
-                let backend = self.worker.backend(address);
+                let backend = self.worker.backend(&address);
                 return self.forward(exchange, Choice::One(Some(backend)), changes, notes).await;
             }
             Destination::Route(route) => {
-                notes.route = Some(Arc::clone(route));
+                notes.route = Some(Arc::clone(&route));
                 match &route.action {
                     Action::Forward(site) => {
                         return self.forward(exchange, Choice::Site(site, Tried::default()), changes, notes).await;
@@ -279,8 +278,8 @@ impl Connection<'_> {
                     Action::Respond(fixed) => self.respond(exchange, fixed).await,
                 }
             }
-            Destination::Redirect(redirect) => self.redirect(exchange, redirect).await,
-            Destination::Answer(fixed) => self.respond(exchange, fixed).await,
+            Destination::Redirect(redirect) => self.redirect(exchange, &redirect).await,
+            Destination::Answer(fixed) => self.respond(exchange, &fixed).await,
         };
         Ok(Followed::By(next))
     }
@@ -332,13 +331,10 @@ impl Connection<'_> {
     async fn forward_over(
         &mut self,
         exchange: &mut Exchange,
-        to: Destination,
+        mut stream: Stream,
         changes: &Changes,
         notes: &mut Notes,
     ) -> Result<Followed, Refusal> {
-        let Destination::Stream(mut stream) = to else {
-            return Err(Refusal::NoBackend);
-        };
         self.prepare(exchange, changes)?;
         notes.tries += 1;
         match self.exchange(exchange, &mut stream).await {
@@ -511,8 +507,9 @@ impl Connection<'_> {
         if !self.worker.is_observed() {
             return;
         }
+        let total = notes.started.elapsed();
         self.worker.tell(&Record {
-            time: notes.time,
+            time: SystemTime::now() - total,
             client: self.peer,
             method: &notes.method,
             host: &notes.host,
@@ -524,7 +521,7 @@ impl Connection<'_> {
             backend: notes.backend.as_deref().map(Backend::address),
             tries: notes.tries,
             first_byte: counts.first_byte.map(|at| at - notes.started),
-            total: notes.started.elapsed(),
+            total,
             reason: notes.reason,
         });
     }
@@ -533,7 +530,6 @@ impl Connection<'_> {
 impl Notes {
     fn new() -> Self {
         Self {
-            time: SystemTime::now(),
             started: Instant::now(),
             method: Vec::new(),
             target: Vec::new(),
