@@ -10,6 +10,7 @@ use tokio::runtime::{Builder as RuntimeBuilder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 
 use crate::bounce::{Decide, Routes};
+use crate::config::file::listen_address;
 use crate::conn::worker::{Doors, Shared, Stage, Worker};
 use crate::net::{listen, system};
 use crate::record::Observe;
@@ -34,7 +35,7 @@ pub struct Proxy {
     addresses: Vec<SocketAddr>,
 }
 
-/// An address to listen on: a [`SocketAddr`], or text such as `"127.0.0.1:8000"`, `"[::]:80"`, `":8080"`.
+/// An address to listen on: a [`SocketAddr`], or text such as `"127.0.0.1:8000"`, `"[::]:80"`, `":8080"`, `"8080"`.
 #[derive(Clone, Debug)]
 pub struct Listen(Result<SocketAddr, String>);
 
@@ -46,8 +47,7 @@ impl From<SocketAddr> for Listen {
 
 impl From<&str> for Listen {
     fn from(text: &str) -> Self {
-        let whole = text.strip_prefix(':').map(|port| format!("[::]:{port}"));
-        Self(whole.as_deref().unwrap_or(text).parse().map_err(|_| text.to_owned()))
+        Self(listen_address(text).map_err(|help| format!("{text:?} is no address to listen on: {help}")))
     }
 }
 
@@ -115,9 +115,9 @@ impl Builder {
         let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
         for Listen(address) in self.addresses {
-            let address = address.map_err(|text| BindError {
+            let address = address.map_err(|why| BindError {
                 address: SocketAddr::from(([0, 0, 0, 0], 0)),
-                source: io::Error::new(io::ErrorKind::InvalidInput, format!("{text:?} is no address to listen on")),
+                source: io::Error::new(io::ErrorKind::InvalidInput, why),
             })?;
             let sockets = listen::bind(address, workers).map_err(|source| BindError { address, source })?;
             let bound = sockets.first().map_or(Ok(address), std::net::TcpListener::local_addr);
