@@ -115,8 +115,8 @@ fn a_101_in_pieces_is_a_101() {
     client.expect("x");
 }
 
-#[test]
-fn bytes_that_a_client_sends_before_the_101_arrive_behind_it_and_once() {
+/// Switches once its gate is open, and echoes from then on.
+fn switches_when_told() -> (Origin, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let told = Arc::clone(&gate);
     let a = Origin::new(move |conn| {
@@ -125,6 +125,12 @@ fn bytes_that_a_client_sends_before_the_101_arrive_behind_it_and_once() {
         conn.send(SWITCH);
         conn.echo();
     });
+    (a, gate)
+}
+
+#[test]
+fn bytes_that_a_client_sends_before_the_101_arrive_behind_it_and_once() {
+    let (a, gate) = switches_when_told();
     let carom = Carom::to(a.port()).start();
     let mut client = carom.client();
     client.send(request("GET /chat", "a.test", &ASK) + "early");
@@ -145,14 +151,7 @@ fn bytes_that_a_client_sends_before_the_101_arrive_behind_it_and_once() {
 
 #[test]
 fn many_early_bytes_arrive_as_well() {
-    let gate = Arc::new(Gate::default());
-    let told = Arc::clone(&gate);
-    let a = Origin::new(move |conn| {
-        conn.head();
-        told.wait();
-        conn.send(SWITCH);
-        conn.echo();
-    });
+    let (a, gate) = switches_when_told();
     let carom = Carom::to(a.port()).start();
     let mut client = carom.client();
     let early = pattern(1 << 20);

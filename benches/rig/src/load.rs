@@ -246,17 +246,20 @@ impl<'a> Load<'a> {
 
     /// Users come later.
     fn connect(&mut self, clients: usize) -> io::Result<()> {
-        for number in 0..clients {
-            match self.pace {
-                Pace::Users { .. } => break,
-                Pace::Timed { .. } => {
-                    self.enter(number)?;
-                    self.free.push(number);
-                }
-                Pace::Again { .. } => {
-                    self.enter(number)?;
-                    self.ask(number, Instant::now())?;
-                }
+        (0..clients).try_for_each(|number| self.begin(number))
+    }
+
+    /// Lets a client in that is there from the start, and has it do what the pace says.
+    fn begin(&mut self, number: usize) -> io::Result<()> {
+        match self.pace {
+            Pace::Users { .. } => {}
+            Pace::Timed { .. } => {
+                self.enter(number)?;
+                self.free.push(number);
+            }
+            Pace::Again { .. } => {
+                self.enter(number)?;
+                self.ask(number, Instant::now())?;
             }
         }
         Ok(())
@@ -391,18 +394,10 @@ impl<'a> Load<'a> {
         if self.wrong > 10_000 {
             return Err(io::Error::other("10,000 wrong answers are enough"));
         }
-        match self.pace {
-            Pace::Users { .. } => self.clients[number] = None,
-            Pace::Timed { .. } => {
-                self.enter(number)?;
-                self.free.push(number);
-            }
-            Pace::Again { .. } => {
-                self.enter(number)?;
-                self.ask(number, Instant::now())?;
-            }
+        if let Pace::Users { .. } = self.pace {
+            self.clients[number] = None;
         }
-        Ok(())
+        self.begin(number)
     }
 
     fn print(&mut self, seconds: f64) {
