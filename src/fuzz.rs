@@ -32,6 +32,11 @@ pub fn host(bytes: &[u8]) {
     properties::host(bytes);
 }
 
+/// The header of a PROXY protocol connection.
+pub fn proxy_protocol(bytes: &[u8]) {
+    crate::net::proxy_protocol::properties(bytes);
+}
+
 /// A routes file, in either of its languages: what it says, it says every time, and each line of it covers its host.
 pub fn routes(bytes: &[u8]) {
     for name in ["routes.toml", "routes.json"] {

@@ -3,7 +3,8 @@
 //!
 //! # The path of a request
 //!
-//! 1. [`proxy`] has bound the addresses and started a worker for each core: `conn::worker` accepts.
+//! 1. [`proxy`] has bound the addresses and started a worker for each core: `conn::worker` accepts, and where a proxy in
+//!    front says who the client is, `conn::proxied` reads it.
 //! 2. `conn::http1` waits for a request, holding nothing, and reads its head: `http::head` says what it means, or which
 //!    [`Refusal`] it gets.
 //! 3. [`bounce::Decide`] says where it goes. [`bounce::Routes`], the published [`table::Table`], is one who decides; a

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::bounce::{Decide, Routes};
 use crate::config::file::listen_address;
-use crate::conn::worker::{Doors, Shared, Stage, Worker};
+use crate::conn::worker::{Doors, Listening, Said, Shared, Stage, Worker};
 use crate::net::{listen, system};
 use crate::record::Observe;
 use crate::settings::Settings;
@@ -31,23 +31,37 @@ pub struct Builder {
 pub struct Proxy {
     shared: Arc<Shared>,
     /// For each worker, one socket for each address.
-    listeners: Vec<Vec<std::net::TcpListener>>,
+    listeners: Vec<Vec<Listening>>,
     addresses: Vec<SocketAddr>,
 }
 
 /// An address to listen on: a [`SocketAddr`], or text such as `"127.0.0.1:8000"`, `"[::]:80"`, `":8080"`, `"8080"`.
 #[derive(Clone, Debug)]
-pub struct Listen(Result<SocketAddr, String>);
+pub struct Listen {
+    address: Result<SocketAddr, String>,
+    proxy_protocol: bool,
+}
+
+impl Listen {
+    /// Every connection to it begins with a PROXY header (version 1 or 2), which says who the client is. Only peers in
+    /// [`Forwarding::trust`](crate::settings::Forwarding::trust) are served there.
+    #[must_use]
+    pub fn proxy_protocol(mut self) -> Self {
+        self.proxy_protocol = true;
+        self
+    }
+}
 
 impl From<SocketAddr> for Listen {
     fn from(address: SocketAddr) -> Self {
-        Self(Ok(address))
+        Self { address: Ok(address), proxy_protocol: false }
     }
 }
 
 impl From<&str> for Listen {
     fn from(text: &str) -> Self {
-        Self(listen_address(text).map_err(|help| format!("{text:?} is no address to listen on: {help}")))
+        let address = listen_address(text).map_err(|help| format!("{text:?} is no address to listen on: {help}"));
+        Self { address, proxy_protocol: false }
     }
 }
 
@@ -114,16 +128,18 @@ impl Builder {
         };
         let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
-        for Listen(address) in self.addresses {
-            let address = address.map_err(|why| BindError {
-                address: SocketAddr::from(([0, 0, 0, 0], 0)),
-                source: io::Error::new(io::ErrorKind::InvalidInput, why),
-            })?;
+        for Listen { address, proxy_protocol } in self.addresses {
+            let impossible =
+                |address, why: String| BindError { address, source: io::Error::new(io::ErrorKind::InvalidInput, why) };
+            let address = address.map_err(|why| impossible(SocketAddr::from(([0, 0, 0, 0], 0)), why))?;
+            if proxy_protocol && self.settings.forwarding.trust.is_empty() {
+                return Err(impossible(address, format!("{address} has the PROXY protocol, and nobody is trusted")));
+            }
             let sockets = listen::bind(address, workers).map_err(|source| BindError { address, source })?;
             let bound = sockets.first().map_or(Ok(address), std::net::TcpListener::local_addr);
             addresses.push(bound.map_err(|source| BindError { address, source })?);
             for (worker, socket) in listeners.iter_mut().zip(sockets) {
-                worker.push(socket);
+                worker.push(Listening { socket, proxy_protocol });
             }
         }
         let most = match self.settings.limits.connections {
@@ -135,6 +151,7 @@ impl Builder {
             observe: self.observe,
             settings: Arc::new(self.settings),
             doors: Doors::new(most),
+            seldom: Said::new(),
         });
         Ok(Proxy { shared, listeners, addresses })
     }
@@ -209,7 +226,7 @@ impl Drop for Goodbye {
 fn spawn(
     number: usize,
     shared: Arc<Shared>,
-    listeners: Vec<std::net::TcpListener>,
+    listeners: Vec<Listening>,
     stage: watch::Receiver<Stage>,
     goodbye: Goodbye,
 ) -> io::Result<JoinHandle<io::Result<usize>>> {

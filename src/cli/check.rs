@@ -20,7 +20,7 @@ pub(super) fn run(serve: Serve) -> ExitCode {
         Ok(told) => told,
         Err(failure) => return failure.exit(),
     };
-    match routes::load(&told.routes, &told.listen) {
+    match routes::load(&told.routes, &told.addresses()) {
         Ok((_, table)) => {
             let _ = writeln!(std::io::stdout(), "{}", summary(&told.routes, &table));
             ExitCode::SUCCESS

@@ -30,7 +30,7 @@ pub(super) fn run(url: &str, serve: Serve) -> ExitCode {
         Ok(told) => told,
         Err(failure) => return failure.exit(),
     };
-    match routes::load(&told.routes, &told.listen) {
+    match routes::load(&told.routes, &told.addresses()) {
         Ok((_, table)) => {
             let (text, covered) = explained(&asked, &table, &told.routes.display().to_string());
             let _ = writeln!(std::io::stdout(), "{text}");

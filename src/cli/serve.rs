@@ -9,12 +9,12 @@ use std::process::ExitCode;
 
 use carom::bounce::Routes;
 use carom::config::diff::Diff;
-use carom::config::file::{self, Config};
+use carom::config::file::{self, Config, Listen};
 use carom::config::report::Report;
 use carom::config::watch::{Seen, Watch};
 use carom::config::{default_routes_path, routes};
 use carom::ops::access::{Access, Format, Writer};
-use carom::proxy::{BindError, Proxy};
+use carom::proxy::{self, BindError, Proxy};
 use carom::table::Table;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -37,7 +37,7 @@ pub(super) struct Failure {
 pub(super) struct Told {
     pub(super) config: Config,
     pub(super) routes: PathBuf,
-    pub(super) listen: Vec<SocketAddr>,
+    pub(super) listen: Vec<Listen>,
 }
 
 /// The configuration is wrong.
@@ -70,9 +70,15 @@ impl Told {
     pub(super) fn by(serve: Serve) -> Result<Self, Failure> {
         let config = configuration(serve.config.as_deref()).map_err(|report| wrong(&report))?;
         let routes = routes_path(serve.routes, &config)?;
-        let listen = [serve.listen, config.listen.clone()].into_iter().find(|addresses| !addresses.is_empty());
-        let listen = listen.unwrap_or_else(|| vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80)]);
+        let flags: Vec<Listen> = serve.listen.into_iter().map(Listen::from).collect();
+        let listen = [flags, config.listen.clone()].into_iter().find(|addresses| !addresses.is_empty());
+        let listen = listen.unwrap_or_else(|| vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80).into()]);
         Ok(Self { config, routes, listen })
+    }
+
+    /// Where it listens.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.listen.iter().map(|listen| listen.address).collect()
     }
 }
 
@@ -95,8 +101,10 @@ struct Follow {
 
 async fn start(serve: Serve) -> Result<Running, Failure> {
     let workers = serve.workers;
-    let Told { config, routes: path, listen } = Told::by(serve)?;
-    let (bytes, table) = routes::load(&path, &listen).map_err(|report| wrong(&report))?;
+    let told = Told::by(serve)?;
+    let addresses = told.addresses();
+    let Told { config, routes: path, listen } = told;
+    let (bytes, table) = routes::load(&path, &addresses).map_err(|report| wrong(&report))?;
     let routes = Routes::new(table);
 
     raise_descriptor_limit();
@@ -104,8 +112,9 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         .workers(workers.unwrap_or(config.workers))
         .settings(config.settings.clone())
         .decide(routes.clone());
-    for address in listen {
-        builder = builder.listen(address);
+    for Listen { address, proxy_protocol } in listen {
+        let address = proxy::Listen::from(address);
+        builder = builder.listen(if proxy_protocol { address.proxy_protocol() } else { address });
     }
     let mut log = None;
     if let Some((access, writer)) = access_log(&config)? {

@@ -24,11 +24,26 @@ pub struct Config {
     /// Worker threads; 0 for one per core. Default: 0.
     pub workers: usize,
     /// Where to listen; empty when nothing is said. Default: empty.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// What connections ask for while they run.
     pub settings: Settings,
     /// What is said about requests.
     pub log: Log,
+}
+
+/// An address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Which one.
+    pub address: SocketAddr,
+    /// Whether every connection begins with a PROXY header. Default: no.
+    pub proxy_protocol: bool,
+}
+
+impl From<SocketAddr> for Listen {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, proxy_protocol: false }
+    }
 }
 
 /// What is said about requests, and how.
@@ -79,7 +94,7 @@ const TOP: Keys = Keys {
     later: &["control", "status", "certs", "tls"],
 };
 
-const LISTEN: Keys = Keys { of: "[[listen]]", known: &["address"], later: &["tls", "proxy_protocol", "certs"] };
+const LISTEN: Keys = Keys { of: "[[listen]]", known: &["address", "proxy_protocol"], later: &["tls", "certs"] };
 
 const TIMEOUTS: Keys = Keys {
     of: "[timeouts]",
@@ -149,6 +164,7 @@ impl Config {
                 config.section(key, &entry.node, problems);
             },
         );
+        config.doubts(&entries, &mut problems);
         if problems.is_empty() { Ok(config) } else { Err(Report::new(path, text.content, problems)) }
     }
 
@@ -168,6 +184,21 @@ impl Config {
                 set(&mut self.settings.error_field, entry.node.flag("true or false"), problems);
             }),
             _ => log(&mut self.log, node, problems),
+        }
+    }
+
+    /// What only the whole file shows.
+    fn doubts(&self, entries: &[Entry<'_>], problems: &mut Vec<Problem>) {
+        let proxied = self.listen.iter().any(|listen| listen.proxy_protocol);
+        if proxied && self.settings.forwarding.trust.is_empty() {
+            let listeners = entries.iter().filter(|entry| entry.key == "listen").flat_map(|entry| entry.node.items());
+            let keys = listeners.filter_map(|item| item.entries("a table").ok()).flatten();
+            let key = keys.into_iter().find(|entry| entry.key == "proxy_protocol");
+            let problem = match key {
+                Some(entry) => Problem::at(&entry.key_span, "`proxy_protocol`, and nobody is trusted to speak it"),
+                None => Problem::of_file("`proxy_protocol`, and nobody is trusted to speak it"),
+            };
+            problems.push(problem.help("[forwarded] trust = [\"10.0.0.0/8\"]: the networks of the proxies in front"));
         }
     }
 }
@@ -191,40 +222,41 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "an address is written \"[::]:80\", \"127.0.0.1:8080\" or \"8080\"".to_owned())
 }
 
-fn listeners(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
+fn listeners(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<Listen> {
     let items = node.items();
     if items.len() > MOST_LISTENERS {
         problems.push(Problem::at(&node.span, format!("at most {MOST_LISTENERS} addresses to listen on")));
         return Vec::new();
     }
-    let mut addresses = Vec::new();
+    let mut all: Vec<Listen> = Vec::new();
     for item in items {
         let example = "[[listen]] on a line of its own, then address = \"[::]:80\"";
         let Some(entries) = noted(item.entries("a table").map_err(|problem| problem.help(example)), problems) else {
             continue;
         };
         let before = problems.len();
-        let mut address = None;
+        let (mut address, mut proxy_protocol) = (None, false);
         LISTEN.read(
             entries,
             problems,
             |_| None,
-            |_, entry, problems| {
-                address = noted(listener(&entry.node), problems);
+            |key, entry, problems| match key {
+                "address" => address = noted(listener(&entry.node), problems),
+                _ => set(&mut proxy_protocol, entry.node.flag("true or false"), problems),
             },
         );
         match address {
-            Some(address) if addresses.contains(&address) => {
+            Some(address) if all.iter().any(|other| other.address == address) => {
                 problems.push(Problem::at(&item.span, format!("{address} is listened on twice")));
             }
-            Some(address) => addresses.push(address),
+            Some(address) => all.push(Listen { address, proxy_protocol }),
             None if problems.len() == before => {
                 problems.push(Problem::at(&item.span, "[[listen]] needs an address").help("address = \"[::]:80\""));
             }
             None => {}
         }
     }
-    addresses
+    all
 }
 
 fn listener(node: &Node<'_>) -> Result<SocketAddr, Problem> {

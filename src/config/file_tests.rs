@@ -34,7 +34,7 @@ fn what_the_example_has_commented_out_is_right_too() {
         .map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned() + "\n")
         .collect();
     let config = parse(&text);
-    assert_eq!(config.listen, ["[::]:80".parse().unwrap()]);
+    assert_eq!(config.listen, [Listen { address: "[::]:80".parse().unwrap(), proxy_protocol: false }]);
     assert_eq!(config.routes, Some("routes.toml".into()));
     assert_eq!(config.log.format, Some(Format::Pretty));
 }
@@ -50,7 +50,7 @@ fn the_example_routes_are_right() {
 fn every_key_arrives_in_its_place() {
     let config = parse(
         "routes = \"r.toml\"\nworkers = 3\n[[listen]]\naddress = \":8080\"\n[[listen]]\naddress = \"127.0.0.1:81\"\n\
-         [timeouts]\nhead = \"1s\"\nbody = \"2s\"\nconnect = \"3ms\"\nresponse_head = \"4s\"\nresponse_body = \"5s\"\n\
+         proxy_protocol = true\n[timeouts]\nhead = \"1s\"\nbody = \"2s\"\nconnect = \"3ms\"\nresponse_head = \"4s\"\nresponse_body = \"5s\"\n\
          send = \"6s\"\nidle = \"7s\"\nbackend_idle = \"8s\"\ntunnel = \"9m\"\nhalf_closed = \"11s\"\ndrain = \"10s\"\n\
          [limits]\nhead = 2000\ntarget = 300\nfields = 9\nbody = \"1MiB\"\nresponse_head = 2001\nchunk_line = 65\n\
          leftover = 0\nconnections = 5\nbackend_idle = 6\n\
@@ -61,7 +61,10 @@ fn every_key_arrives_in_its_place() {
     let want = Config {
         routes: Some("r.toml".into()),
         workers: 3,
-        listen: vec!["[::]:8080".parse().unwrap(), "127.0.0.1:81".parse().unwrap()],
+        listen: vec![
+            Listen { address: "[::]:8080".parse().unwrap(), proxy_protocol: false },
+            Listen { address: "127.0.0.1:81".parse().unwrap(), proxy_protocol: true },
+        ],
         settings: Settings {
             timeouts: Timeouts {
                 head: seconds(1),
@@ -113,6 +116,8 @@ fn what_is_wrong_says_what_would_be_right() {
         ("[[listen]]\naddress = \"[::]:80\"\ntls = true", "3:1", "not yet: `tls`"),
         ("[[listen]]\naddress = \"[::]:80\"\n[[listen]]\naddress = \"80\"", "", "listened on twice"),
         ("[[listen]]\n", "1:1", "needs an address"),
+        ("[[listen]]\naddress = \"80\"\nproxy_protocol = 1", "3:18", "found a number"),
+        ("[[listen]]\naddress = \"80\"\nproxy_protocol = true", "3:1", "[forwarded] trust = ["),
         ("[status]\nlisten = \"x\"", "1:2", "not yet: `status`"),
         ("control = \"x\"", "1:1", "not yet: `control`"),
         ("[timeouts]\nhead = 10", "2:8", "\"10s\""),

@@ -4,13 +4,13 @@
 //! answer or forward. Every request is decided on its own, also behind another one on the same connection.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::bounce::{Bounce, Decision, Destination};
 use crate::conn::answer::{self, Manner};
+use crate::conn::arrival::Arrival;
 use crate::conn::tunnel;
 use crate::conn::worker::Worker;
 use crate::http::head::{Head, LONGEST_REST_OF_LINE, Parsed};
@@ -39,7 +39,7 @@ struct Connection<'a> {
     stream: Stream,
     /// The client has closed its side.
     ended: bool,
-    peer: SocketAddr,
+    arrival: Arrival,
     worker: &'a Worker,
     ticket: &'a Ticket,
     settings: &'a Settings,
@@ -101,10 +101,10 @@ struct Notes {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(stream: Stream, peer: SocketAddr, worker: &Worker, ticket: &Ticket) {
+pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Worker, ticket: &Ticket) {
     ticket.attend().await;
     let settings = &*worker.shared.settings;
-    let mut connection = Connection { stream, ended: false, peer, worker, ticket, settings };
+    let mut connection = Connection { stream, ended: false, arrival, worker, ticket, settings };
     let mut first = true;
     while connection.awaits_request(first).await {
         let mut exchange = worker.exchange();
@@ -347,8 +347,8 @@ impl Connection<'_> {
     fn prepare(&self, exchange: &mut Exchange, changes: &Changes) -> Result<(), Refusal> {
         let forwarding = &self.settings.forwarding;
         let origin = Origin {
-            peer: self.peer.ip(),
-            trusted: forwarding.trusts(self.peer.ip()),
+            peer: self.arrival.client.ip(),
+            trusted: forwarding.trusts(self.arrival.client.ip()),
             scheme: "http",
             fields: forwarding.send,
         };
@@ -510,7 +510,7 @@ impl Connection<'_> {
         let total = notes.started.elapsed();
         self.worker.tell(&Record {
             time: SystemTime::now() - total,
-            client: self.peer,
+            client: self.arrival.client,
             method: &notes.method,
             host: &notes.host,
             target: &notes.target,

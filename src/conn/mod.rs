@@ -3,6 +3,9 @@
 //! [`http1`] tells the story of one connection; its steps are siblings, and none calls the next.
 
 mod answer;
+mod arrival;
 mod http1;
+mod proxied;
+mod seldom;
 mod tunnel;
 pub(crate) mod worker;

@@ -6,8 +6,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use tokio::net::{TcpListener, TcpStream};
@@ -16,7 +16,9 @@ use tokio::task::{JoinHandle, spawn_local, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::bounce::Decide;
-use crate::conn::http1;
+use crate::conn::arrival::Arrival;
+use crate::conn::seldom::Seldom;
+use crate::conn::{http1, proxied};
 use crate::net::buffer::Buffer;
 use crate::net::deadline::{Sweep, TICK};
 use crate::net::listen::BACKLOG;
@@ -48,6 +50,25 @@ pub(crate) struct Shared {
     pub(crate) observe: Option<Arc<dyn Observe>>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) doors: Doors,
+    pub(crate) seldom: Said,
+}
+
+/// What clients can cause to be said, each seldom.
+#[derive(Debug)]
+pub(crate) struct Said {
+    no_room: Seldom,
+    /// Peers on a port with the PROXY protocol that are not trusted.
+    pub(super) strangers: Seldom,
+    /// Trusted ones that send no header.
+    pub(super) without_header: Seldom,
+}
+
+/// A socket to accept from.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) socket: std::net::TcpListener,
+    /// Every connection begins with a PROXY header.
+    pub(crate) proxy_protocol: bool,
 }
 
 /// How many clients are in, and how many may be.
@@ -55,9 +76,6 @@ pub(crate) struct Shared {
 pub(crate) struct Doors {
     open: AtomicUsize,
     most: usize,
-    epoch: Instant,
-    /// When it was last said that there is no room, in seconds since the epoch and one.
-    said: AtomicU64,
 }
 
 /// Where a stop has got to.
@@ -110,13 +128,14 @@ impl Worker {
     /// Accepts and serves until the stop is over. Gives the number of connections that it cut off.
     pub(crate) async fn run(
         self: Rc<Self>,
-        listeners: Vec<std::net::TcpListener>,
+        listeners: Vec<Listening>,
         mut stage: watch::Receiver<Stage>,
     ) -> io::Result<usize> {
         let mut accepting: Vec<JoinHandle<()>> = Vec::new();
         for listener in listeners {
-            let listener = TcpListener::from_std(listener)?;
-            accepting.push(spawn_local(Rc::clone(&self).accept_all(listener, stage.clone())));
+            let proxy_protocol = listener.proxy_protocol;
+            let listener = TcpListener::from_std(listener.socket)?;
+            accepting.push(spawn_local(Rc::clone(&self).accept_all(listener, proxy_protocol, stage.clone())));
         }
         let sweeping = spawn_local(Rc::clone(&self).sweep_for_ever());
         // A sender that is gone is a stop too.
@@ -140,19 +159,24 @@ impl Worker {
         Ok(cut)
     }
 
-    async fn accept_all(self: Rc<Self>, listener: TcpListener, mut stage: watch::Receiver<Stage>) {
+    async fn accept_all(
+        self: Rc<Self>,
+        listener: TcpListener,
+        proxy_protocol: bool,
+        mut stage: watch::Receiver<Stage>,
+    ) {
         loop {
             let accepted = tokio::select! {
                 accepted = self.accept(&listener) => accepted,
                 _ = stage.wait_for(|stage| *stage != Stage::Running) => break,
             };
             match accepted {
-                Ok((stream, peer)) => self.welcome(stream, peer),
+                Ok((stream, peer)) => self.welcome(stream, peer, proxy_protocol),
                 // The client gave up while it waited.
                 Err(error) if is_the_clients(&error) => {}
                 Err(error) => {
                     // Most likely out of descriptors: they come back as connections end.
-                    if self.shared.doors.may_say() {
+                    if self.shared.seldom.no_room.may_say() {
                         tracing::warn!(%error, "can't accept connections, trying again");
                     }
                     self.make_room().await;
@@ -167,14 +191,14 @@ impl Worker {
                 continue;
             }
             if let Ok(stream) = TcpStream::from_std(stream) {
-                self.welcome(stream, peer);
+                self.welcome(stream, peer, proxy_protocol);
             }
         }
     }
 
     async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
         while self.shared.doors.are_full() {
-            if self.shared.doors.may_say() {
+            if self.shared.seldom.no_room.may_say() {
                 let limit = self.shared.doors.most;
                 tracing::warn!(
                     limit,
@@ -195,12 +219,18 @@ impl Worker {
         }
     }
 
-    fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+    fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, proxy_protocol: bool) {
         let guest = Guest::enter(&self.shared);
         let ticket = self.sweep.enter();
         let worker = Rc::clone(self);
         spawn_local(async move {
-            http1::serve(Stream::Tcp(stream), peer, &worker, &ticket).await;
+            let arrival = match proxy_protocol {
+                false => Some(Arrival::directly(peer)),
+                true => proxied::arrival(&stream, peer, &worker, &ticket).await,
+            };
+            if let Some(arrival) = arrival {
+                http1::serve(Stream::Tcp(stream), arrival, &worker, &ticket).await;
+            }
             drop(guest);
         });
     }
@@ -280,19 +310,17 @@ impl Buffers {
 
 impl Doors {
     pub(crate) fn new(most: usize) -> Self {
-        Self { open: AtomicUsize::new(0), most, epoch: Instant::now(), said: AtomicU64::new(0) }
+        Self { open: AtomicUsize::new(0), most }
     }
 
     fn are_full(&self) -> bool {
         self.open.load(Ordering::Relaxed) >= self.most
     }
+}
 
-    /// Whether it is time to say again that there is no room: once in ten seconds.
-    fn may_say(&self) -> bool {
-        let now = self.epoch.elapsed().as_secs() + 1;
-        let said = self.said.load(Ordering::Relaxed);
-        (said == 0 || now >= said + 10)
-            && self.said.compare_exchange(said, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+impl Said {
+    pub(crate) fn new() -> Self {
+        Self { no_room: Seldom::new(), strangers: Seldom::new(), without_header: Seldom::new() }
     }
 }
 

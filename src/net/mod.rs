@@ -6,6 +6,7 @@ pub(crate) mod buffer;
 pub(crate) mod deadline;
 pub(crate) mod haul;
 pub(crate) mod listen;
+pub(crate) mod proxy_protocol;
 pub(crate) mod stream;
 
 #[cfg(target_os = "linux")]

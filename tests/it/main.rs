@@ -52,6 +52,9 @@ mod limits;
 /// Every way to save the routes, while requests run.
 mod reload;
 
+/// The PROXY protocol, from a proxy in front and to a backend behind.
+mod proxy_protocol;
+
 /// The end: signals, what is in flight, exit codes, and a start that can't be.
 mod stop;
 

@@ -82,6 +82,14 @@ impl Setup {
         self
     }
 
+    /// Listens on one port of 127.0.0.1, where every connection begins with a PROXY header from one of these.
+    pub fn proxied(mut self, trust: &str) -> Self {
+        self.listen.clear();
+        self.config(&format!(
+            "[[listen]]\naddress = \"127.0.0.1:0\"\nproxy_protocol = true\n[forwarded]\ntrust = [{trust}]"
+        ))
+    }
+
     /// Puts the routes behind two symbolic links, as a mounted Kubernetes volume has them:
     /// `routes.toml → ..data/routes.toml`, `..data → ..first`.
     pub fn link_folder(mut self) -> Self {
@@ -125,7 +133,7 @@ impl Setup {
         let folder = tempfile::tempdir().expect("folder");
         let (mut command, routes) = self.command(folder.path());
         let carom = Carom::spawn(&mut command, folder, routes);
-        assert_eq!(carom.addresses.len(), self.listen.len(), "addresses: {:?}", carom.addresses);
+        assert_eq!(carom.addresses.len(), self.listen.len().max(1), "addresses: {:?}", carom.addresses);
         carom
     }
 
