@@ -15,6 +15,7 @@ use crate::http::refuse::Refusal;
 use crate::http::rewrite::Changes;
 use crate::net::stream::{Duplex, Stream};
 use crate::table::backend::Address;
+use crate::table::link::{Link, ProxyVersion};
 use crate::table::{Answer, Redirect, Route, Table, target};
 
 /// Says where each request goes. Called once a request, on the worker that carries it.
@@ -58,7 +59,7 @@ pub struct Bounce {
 #[derive(Debug)]
 pub(crate) enum Destination {
     Route(Arc<Route>),
-    Backend(Address),
+    Backend(Address, Link),
     Stream(Stream),
     Redirect(Redirect),
     Answer(Answer),
@@ -76,8 +77,8 @@ impl Bounce {
     #[must_use]
     pub fn to(mut self, target: impl Into<Target>) -> Self {
         match target.into().0 {
-            Ok((address, path)) => {
-                self.to = Destination::Backend(address);
+            Ok(Place { address, link, path }) => {
+                self.to = Destination::Backend(address, link);
                 match path {
                     Some(path) => self.path(path),
                     None => self,
@@ -163,23 +164,46 @@ impl Bounce {
 
 /// A backend as [`Bounce::to`] takes it: made of a port, an address, or text.
 #[derive(Debug)]
-pub struct Target(Result<(Address, Option<String>), &'static str>);
+pub struct Target(Result<Place, &'static str>);
+
+/// Where a target is, how it is spoken to, and what takes the place of the request's path and query.
+#[derive(Debug)]
+struct Place {
+    address: Address,
+    link: Link,
+    path: Option<String>,
+}
+
+impl Target {
+    /// Tells the backend who the client is, by a PROXY header in front of everything else. Its connections are then
+    /// not shared between clients.
+    #[must_use]
+    pub fn send_proxy(mut self, version: ProxyVersion) -> Self {
+        if let Ok(place) = &mut self.0 {
+            place.link.send_proxy = Some(version);
+        }
+        self
+    }
+}
 
 impl From<u16> for Target {
     fn from(port: u16) -> Self {
-        Self(if port == 0 { Err("a backend's port is 1 to 65535") } else { Ok((Address::Port(port), None)) })
+        match port {
+            0 => Self(Err("a backend's port is 1 to 65535")),
+            port => Address::Port(port).into(),
+        }
     }
 }
 
 impl From<std::net::SocketAddr> for Target {
     fn from(address: std::net::SocketAddr) -> Self {
-        Self(Ok((Address::Socket(address), None)))
+        Address::Socket(address).into()
     }
 }
 
 impl From<Address> for Target {
     fn from(address: Address) -> Self {
-        Self(Ok((address, None)))
+        Self(Ok(Place { address, link: Link::default(), path: None }))
     }
 }
 
@@ -194,7 +218,7 @@ impl From<&str> for Target {
             path => Some(path.to_owned()),
         };
         match target::parse(address) {
-            Ok(address) => Self(Ok((address, path))),
+            Ok(address) => Self(Ok(Place { address, link: Link::default(), path })),
             Err(bad) => {
                 tracing::error!(target = text, why = bad.what, "a decision names no target");
                 Self(Err("a target is a port, host:port, unix:/path or an http:// URL"))
@@ -291,8 +315,8 @@ mod tests {
             ("http://[::1]:8001/x", "[::1]:8001", Some("/x")),
             ("unix:/run/app.sock", "unix:/run/app.sock", None),
         ] {
-            let (got, got_path) = Target::from(text).0.unwrap_or_else(|why| panic!("{text}: {why}"));
-            assert_eq!((got.to_string().as_str(), got_path.as_deref()), (address, path), "{text}");
+            let got = Target::from(text).0.unwrap_or_else(|why| panic!("{text}: {why}"));
+            assert_eq!((got.address.to_string().as_str(), got.path.as_deref()), (address, path), "{text}");
         }
         for text in
             ["", ":8001", "host", "host:0", "host:99999", "https://a.test", "127.0.0.1:8001/x", "unix:x", "a b:1"]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use crate::http::refuse::Fault;
-use crate::table::backend::Address;
+use crate::table::backend::Backend;
 
 /// One request, from its first byte to its last.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub struct Record<'a> {
     /// The route that covered it.
     pub route: Option<&'a str>,
     /// The last backend that was tried.
-    pub backend: Option<&'a Address>,
+    pub backend: Option<&'a Backend>,
     /// How often a backend was tried.
     pub tries: u32,
     /// From its first byte to the backend's.

@@ -132,7 +132,7 @@ fn explained(asked: &Asked, table: &Table, file: &str) -> (String, bool) {
 fn next(action: &Action, asked: &Asked) -> Option<String> {
     match action {
         Action::Forward(site) => {
-            let backend = site.peek()?.backend.address().to_string();
+            let backend = site.peek()?.backend.to_string();
             Some(match (site.instances().len(), site.balance()) {
                 (1, _) => backend,
                 (_, Balance::RoundRobin) => format!("{backend}, in turn"),

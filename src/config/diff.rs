@@ -4,8 +4,9 @@ use std::fmt::{self, Write};
 
 use hashbrown::HashMap;
 
+use crate::table::link::ProxyVersion;
 use crate::table::pattern::Pattern;
-use crate::table::site::{Balance, Site};
+use crate::table::site::{Balance, Instance, Site};
 use crate::table::{Action, Answer, Route, Table};
 
 /// The changes from one table to the next, in the order of the new file; what is gone comes last.
@@ -169,7 +170,10 @@ fn same_site(old: &Site, new: &Site) -> bool {
     old.balance() == new.balance()
         && old.instances().len() == new.instances().len()
         && old.instances().iter().zip(new.instances()).all(|(old, new)| {
-            old.backend.address() == new.backend.address() && old.weight == new.weight && old.backup == new.backup
+            old.backend.address() == new.backend.address()
+                && old.backend.link() == new.backend.link()
+                && old.weight == new.weight
+                && old.backup == new.backup
         })
 }
 
@@ -186,11 +190,9 @@ fn describe_site(site: &Site) -> String {
     let targets: Vec<String> = site
         .instances()
         .iter()
-        .map(|instance| match (instance.weight, instance.backup) {
-            (1, false) => instance.backend.address().to_string(),
-            (1, true) => format!("{} (backup)", instance.backend.address()),
-            (weight, false) => format!("{} (weight {weight})", instance.backend.address()),
-            (weight, true) => format!("{} (weight {weight}, backup)", instance.backend.address()),
+        .map(|instance| {
+            let (backend, traits) = (&instance.backend, traits(instance).join(", "));
+            if traits.is_empty() { backend.to_string() } else { format!("{backend} ({traits})") }
         })
         .collect();
     let balance = match site.balance() {
@@ -198,6 +200,23 @@ fn describe_site(site: &Site) -> String {
         Balance::LeastConnections => " by least-connections",
     };
     format!("{}{balance}", targets.join(", "))
+}
+
+/// What is said of an instance behind its target.
+fn traits(instance: &Instance) -> Vec<String> {
+    let mut traits = Vec::new();
+    if instance.weight != 1 {
+        traits.push(format!("weight {}", instance.weight));
+    }
+    if instance.backup {
+        traits.push("backup".to_owned());
+    }
+    match instance.backend.link().send_proxy {
+        None => {}
+        Some(ProxyVersion::V1) => traits.push("send_proxy v1".to_owned()),
+        Some(ProxyVersion::V2) => traits.push("send_proxy v2".to_owned()),
+    }
+    traits
 }
 
 fn describe_answer(answer: &Answer) -> String {
@@ -262,6 +281,7 @@ mod tests {
             ),
             ("{ to = 1, also = [\"b\", \"c\"] }", "{ to = 1, also = [\"c\", \"d\"] }", "~ a also +d -b"),
             ("1", "{ to = 2, also = [\"b\"] }", "~ a 1 → 2, also +b"),
+            ("1", "{ to = 1, send_proxy = \"v2\" }", "~ a 1 → 1 (send_proxy v2)"),
             ("1", "\"unix:/run/app.sock\"", "~ a 1 → unix:/run/app.sock"),
         ] {
             let got = Diff::between(&table(&format!("a = {old}")), &table(&format!("a = {new}")));

@@ -1,4 +1,4 @@
-//! What of the running table goes on living in the next: backends by their address, sites that are the same.
+//! What of the running table goes on living in the next: backends by their address and link, sites that are the same.
 //!
 //! So a save touches no count, no idle connection and no turn of what it doesn't change.
 
@@ -7,13 +7,14 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::table::backend::{Address, Backend};
+use crate::table::link::Link;
 use crate::table::pattern::Pattern;
 use crate::table::site::{Balance, Instance, Site};
 use crate::table::{Action, Table};
 
 /// The backends and sites that are known while a table is built.
 pub(super) struct Known<'p> {
-    backends: HashMap<Address, Arc<Backend>>,
+    backends: HashMap<(Address, Link), Arc<Backend>>,
     /// By the first pattern of their route.
     sites: HashMap<&'p Pattern, &'p Arc<Site>>,
 }
@@ -28,19 +29,22 @@ impl<'p> Known<'p> {
             };
             known.sites.insert(first, site);
             for instance in site.instances() {
-                known.backends.entry_ref(instance.backend.address()).or_insert_with(|| Arc::clone(&instance.backend));
+                let backend = &instance.backend;
+                let key = (backend.address().clone(), backend.link().clone());
+                known.backends.entry(key).or_insert_with(|| Arc::clone(backend));
             }
         }
         known
     }
 
-    /// The one backend with this address.
-    pub(super) fn backend(&mut self, address: Address) -> Arc<Backend> {
-        if let Some(backend) = self.backends.get(&address) {
+    /// The one backend with this address and this link.
+    pub(super) fn backend(&mut self, address: Address, link: Link) -> Arc<Backend> {
+        let key = (address, link);
+        if let Some(backend) = self.backends.get(&key) {
             return Arc::clone(backend);
         }
-        let backend = Backend::new(address.clone());
-        self.backends.insert(address, Arc::clone(&backend));
+        let backend = Backend::linked(key.0.clone(), key.1.clone());
+        self.backends.insert(key, Arc::clone(&backend));
         backend
     }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::table::backend::Address;
+use crate::table::link::{Link, ProxyVersion};
 use crate::table::pattern::Pattern;
 use crate::table::site::{Balance, HEAVIEST, Instance, MOST_INSTANCES, Site};
 use crate::table::target;
@@ -75,6 +76,7 @@ struct Said<'a> {
     to: Option<&'a Entry<'a>>,
     also: Option<&'a Entry<'a>>,
     balance: Option<&'a Entry<'a>>,
+    send_proxy: Option<&'a Entry<'a>>,
     redirect: Option<&'a Entry<'a>>,
     respond: Option<&'a Entry<'a>>,
 }
@@ -110,7 +112,7 @@ impl<'a> Resolver<'a> {
             }
             _ => {
                 patterns.extend(own.clone());
-                let instances = self.instances(&entry.node);
+                let instances = self.instances(&entry.node, &Link::default());
                 self.site(own.as_ref(), instances, Balance::default())
             }
         };
@@ -140,6 +142,7 @@ impl<'a> Resolver<'a> {
             "to" => said.to = Some(entry),
             "also" => said.also = Some(entry),
             "balance" => said.balance = Some(entry),
+            "send_proxy" => said.send_proxy = Some(entry),
             "redirect" => said.redirect = Some(entry),
             _ => said.respond = Some(entry),
         });
@@ -204,8 +207,10 @@ impl<'a> Resolver<'a> {
             );
         }
         let balance = self.balance(said);
-        if let (Some(balance), None) = (said.balance, said.to) {
-            self.problems.push(Problem::at(&balance.key_span, "`balance` is for routes with `to`"));
+        let link = Link { send_proxy: said.send_proxy.and_then(|entry| noted(send_proxy(entry), &mut self.problems)) };
+        for of_targets in [said.balance, said.send_proxy].into_iter().flatten().filter(|_| said.to.is_none()) {
+            let what = format!("`{}` is for routes with `to`", of_targets.key);
+            self.problems.push(Problem::at(&of_targets.key_span, what));
         }
         if let Some(redirect) = said.redirect {
             return answer::redirect(&redirect.node, &mut self.problems).map(Action::Redirect);
@@ -213,7 +218,7 @@ impl<'a> Resolver<'a> {
         if let Some(respond) = said.respond {
             return answer::respond(&respond.node, &mut self.problems).map(Action::Respond);
         }
-        let instances = self.instances(&first.node);
+        let instances = self.instances(&first.node, &link);
         self.site(own, instances, balance)
     }
 
@@ -240,8 +245,8 @@ impl<'a> Resolver<'a> {
         Some(Action::Forward(self.known.site(own?, instances?, balance)))
     }
 
-    /// The instances of a target or of an array of them; `None` when one is wrong.
-    fn instances(&mut self, node: &'a Node<'a>) -> Option<Vec<Instance>> {
+    /// The instances of a target or of an array of them, with what the route says of all; `None` when one is wrong.
+    fn instances(&mut self, node: &'a Node<'a>, link: &Link) -> Option<Vec<Instance>> {
         let items = node.items();
         if items.is_empty() {
             self.problems.push(Problem::at(&node.span, "an array without a target").help("such as [8001, 8002]"));
@@ -254,15 +259,15 @@ impl<'a> Resolver<'a> {
         }
         let mut instances = Vec::with_capacity(items.len());
         for item in items {
-            instances.extend(self.instance(item));
+            instances.extend(self.instance(item, link.clone()));
         }
         (instances.len() == items.len()).then_some(instances)
     }
 
-    fn instance(&mut self, node: &'a Node<'a>) -> Option<Instance> {
+    fn instance(&mut self, node: &'a Node<'a>, mut link: Link) -> Option<Instance> {
         let Value::Table(entries) = &node.value else {
-            let backend = self.address(node)?;
-            return Some(Instance { backend: self.known.backend(backend), weight: 1, backup: false });
+            let address = self.address(node)?;
+            return Some(Instance { backend: self.known.backend(address, link), weight: 1, backup: false });
         };
         let (mut to, mut weight, mut backup) = (None, 1, false);
         TARGET.read(
@@ -275,7 +280,8 @@ impl<'a> Resolver<'a> {
                     let number = noted(entry.node.number("a weight", 1..=i64::from(HEAVIEST)), problems);
                     weight = number.and_then(|number| u16::try_from(number).ok()).unwrap_or(1);
                 }
-                _ => backup = noted(entry.node.flag("true or false"), problems).unwrap_or(false),
+                "backup" => backup = noted(entry.node.flag("true or false"), problems).unwrap_or(false),
+                _ => link.send_proxy = noted(send_proxy(entry), problems),
             },
         );
         let Some(to) = to else {
@@ -284,7 +290,7 @@ impl<'a> Resolver<'a> {
             return None;
         };
         let address = self.address(to)?;
-        Some(Instance { backend: self.known.backend(address), weight, backup })
+        Some(Instance { backend: self.known.backend(address, link), weight, backup })
     }
 
     fn address(&mut self, node: &Node<'_>) -> Option<Address> {
@@ -332,6 +338,18 @@ impl<'a> Resolver<'a> {
     }
 }
 
+/// The version of the PROXY protocol that a backend gets.
+fn send_proxy(entry: &Entry<'_>) -> Result<ProxyVersion, Problem> {
+    const HELP: &str = "\"v1\" is a line of text, \"v2\" a binary block: what the backend is set up to take";
+    match entry.node.text("\"v1\" or \"v2\"").map_err(|problem| problem.help(HELP))? {
+        "v1" => Ok(ProxyVersion::V1),
+        "v2" => Ok(ProxyVersion::V2),
+        other => {
+            Err(Problem::at(&entry.node.span, format!("the PROXY protocol has no version \"{other}\"")).help(HELP))
+        }
+    }
+}
+
 /// Where an entry names a pattern: in its key, or in `also`.
 fn place(entry: &Entry<'_>, pattern: &Pattern, in_also: bool) -> Range<usize> {
     let is_it = |text: &str| Pattern::parse(text).is_ok_and(|other| other == *pattern);
@@ -353,13 +371,16 @@ fn place(entry: &Entry<'_>, pattern: &Pattern, in_also: bool) -> Range<usize> {
 /// What a route's table may say.
 const ROUTE: Keys = Keys {
     of: "a route",
-    known: &["to", "also", "balance", "redirect", "respond"],
+    known: &["to", "also", "balance", "send_proxy", "redirect", "respond"],
     later: &["health", "retries", "wait", "tls", "max_connections", "headers", "auth"],
 };
 
 /// What a target's table may say.
-const TARGET: Keys =
-    Keys { of: "a target", known: &["to", "weight", "backup"], later: &["health", "tls", "max_connections"] };
+const TARGET: Keys = Keys {
+    of: "a target",
+    known: &["to", "weight", "backup", "send_proxy"],
+    later: &["health", "tls", "max_connections"],
+};
 
 /// The ways to choose.
 const BALANCES: &[&str] = &["round-robin", "least-connections"];

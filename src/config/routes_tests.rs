@@ -202,6 +202,10 @@ fn every_error_has_its_place_and_says_what_would_be_right() {
         ("a = { to = 1, respond = { status = 404 } }", "1:15", "`to` and `respond` in one route", "exactly one"),
         ("a = { respond = { status = 404 }, balance = \"round-robin\" }", "1:35", "for routes with `to`", ""),
         ("a = { to = 1, balance = \"least-conn\" }", "1:25", "no way to choose", "round-robin"),
+        ("a = { to = 1, send_proxy = true }", "1:28", "found a boolean", "\"v1\" is a line of text"),
+        ("a = { to = 1, send_proxy = \"v3\" }", "1:28", "no version \"v3\"", "\"v2\" a binary block"),
+        ("a = { to = [{ to = 1, send_proxy = 2 }] }", "1:36", "found a number", ""),
+        ("a = { redirect = \"https://b\", send_proxy = \"v1\" }", "1:31", "for routes with `to`", ""),
         ("a = { to = 1, balance = \"random\" }", "1:25", "not yet: balance", "least-connections"),
         ("a = { to = 1, health = { path = \"/up\" } }", "1:15", "not yet: `health`", ""),
         ("a = { to = 1, retries = 2 }", "1:15", "not yet: `retries`", ""),
@@ -316,6 +320,11 @@ fn unchanged_backends_and_sites_live_on() {
     assert!(!Arc::ptr_eq(&site(&old, 1), &site(&new, 2)), "another weight is another site");
     assert!(Arc::ptr_eq(&backend(&old, 1, 0), &backend(&new, 2, 0)), "of the same backends");
     assert!(Arc::ptr_eq(&backend(&old, 2, 0), &backend(&new, 3, 0)), "whatever host they serve");
+    let proxied =
+        parse_next("a = { to = [1, { to = 2, send_proxy = \"v1\" }], send_proxy = \"v2\" }\nb = 2\n", Some(&old));
+    assert!(!Arc::ptr_eq(&backend(&old, 0, 0), &backend(&proxied, 0, 0)), "what is spoken differs");
+    assert!(!Arc::ptr_eq(&backend(&proxied, 0, 1), &backend(&proxied, 1, 0)), "though the address does not");
+    assert_eq!(shown(&proxied), ["1 a: 1 (send_proxy v2), 2 (send_proxy v1)", "2 b: 2"]);
 }
 
 #[test]

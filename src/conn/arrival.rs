@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::net::proxy_protocol::Ends;
+use crate::net::stream::Stream;
 
 /// What is known of a client from before its first request.
 #[derive(Clone, Debug)]
@@ -11,7 +12,6 @@ pub(crate) struct Arrival {
     /// client's address everywhere: for backends, in the log, and when forwarding fields are asked for their trust.
     pub(crate) client: SocketAddr,
     /// The address that it connected to, where that is not this connection's own.
-    #[allow(dead_code, reason = "until backends are told too")]
     pub(crate) server: Option<SocketAddr>,
 }
 
@@ -19,6 +19,12 @@ impl Arrival {
     /// Of a client that has connected to us itself.
     pub(crate) fn directly(peer: SocketAddr) -> Self {
         Self { client: peer, server: None }
+    }
+
+    /// What a backend is told of it that wants to know. `stream` is its connection to us.
+    pub(super) fn ends(&self, stream: &Stream) -> Ends {
+        let server = self.server.or_else(|| stream.local_address());
+        Ends { client: self.client, server: server.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0))) }
     }
 
     /// Of one that came through a proxy.

@@ -40,9 +40,19 @@ struct Connection<'a> {
     /// The client has closed its side.
     ended: bool,
     arrival: Arrival,
+    /// A backend's connection that speaks of this client, and so serves no other.
+    own: Option<Box<Own>>,
     worker: &'a Worker,
     ticket: &'a Ticket,
     settings: &'a Settings,
+}
+
+/// A backend's connection that waits for the next request of one client.
+struct Own {
+    stream: Stream,
+    /// The backend's.
+    id: u64,
+    since: Instant,
 }
 
 /// What follows a request.
@@ -104,7 +114,7 @@ struct Notes {
 pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Worker, ticket: &Ticket) {
     ticket.attend().await;
     let settings = &*worker.shared.settings;
-    let mut connection = Connection { stream, ended: false, arrival, worker, ticket, settings };
+    let mut connection = Connection { stream, ended: false, arrival, own: None, worker, ticket, settings };
     let mut first = true;
     while connection.awaits_request(first).await {
         let mut exchange = worker.exchange();
@@ -264,8 +274,8 @@ impl Connection<'_> {
         let next = match to {
             Destination::Refuse(refusal) => return Err(refusal),
             Destination::Stream(stream) => return self.forward_over(exchange, stream, changes, notes).await,
-            Destination::Backend(address) => {
-                let backend = self.worker.backend(&address);
+            Destination::Backend(address, link) => {
+                let backend = self.worker.backend(address, link);
                 return self.forward(exchange, Choice::One(Some(backend)), changes, notes).await;
             }
             Destination::Route(route) => {
@@ -297,7 +307,7 @@ impl Connection<'_> {
         while let Some(backend) = choice.next() {
             let claim = backend.claim();
             notes.backend = Some(Arc::clone(&backend));
-            let mut kept = self.worker.idle.take(&backend, !exchange.head.is_idempotent);
+            let mut kept = self.kept(&backend, !exchange.head.is_idempotent);
             loop {
                 notes.tries += 1;
                 let reused = kept.is_some();
@@ -317,7 +327,7 @@ impl Connection<'_> {
                     Ended::Switched => return Ok(Followed::Switched(stream, Some(claim))),
                     ended => {
                         if let Ended::Whole { keep_backend: true, .. } = ended {
-                            self.worker.idle.put(&backend, stream);
+                            self.keep(&backend, stream);
                         }
                         return self.after(exchange, ended, notes).await;
                     }
@@ -383,9 +393,30 @@ impl Connection<'_> {
         }))
     }
 
+    /// A connection to this backend that waits for a request. With `surely` the kernel is asked whether it still stands.
+    fn kept(&mut self, backend: &Backend, surely: bool) -> Option<Stream> {
+        if backend.link().send_proxy.is_none() {
+            return self.worker.idle.take(backend, surely);
+        }
+        // A client has one such connection: to another backend, this one makes room.
+        let Own { stream, id, since } = *self.own.take()?;
+        let quiet = if surely { stream.is_surely_quiet() } else { stream.is_quiet() };
+        let fit = id == backend.id() && since.elapsed() < self.settings.timeouts.backend_idle && quiet;
+        fit.then_some(stream)
+    }
+
+    fn keep(&mut self, backend: &Arc<Backend>, stream: Stream) {
+        if backend.link().send_proxy.is_none() {
+            self.worker.idle.put(backend, stream);
+        } else if stream.is_quiet() || stream.settles() {
+            self.own = Some(Box::new(Own { stream, id: backend.id(), since: Instant::now() }));
+        }
+    }
+
     async fn connect(&self, backend: &Backend) -> Result<Stream, Refusal> {
+        let ends = backend.link().send_proxy.map(|version| (version, self.arrival.ends(&self.stream)));
         // Boxed, since it is rare and large, and every request would hold room for it.
-        let connecting = Box::pin(connect::connect(backend));
+        let connecting = Box::pin(connect::connect(backend, ends));
         match self.ticket.within(self.settings.timeouts.connect, connecting).await {
             Ok(connected) => connected,
             Err(Elapsed) => Err(Refusal::ConnectTimeout),
@@ -518,7 +549,7 @@ impl Connection<'_> {
             received: counts.received,
             sent: counts.sent,
             route: notes.route.as_deref().map(|route| &*route.name),
-            backend: notes.backend.as_deref().map(Backend::address),
+            backend: notes.backend.as_deref(),
             tries: notes.tries,
             first_byte: counts.first_byte.map(|at| at - notes.started),
             total,

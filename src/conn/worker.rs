@@ -26,6 +26,7 @@ use crate::net::stream::Stream;
 use crate::record::{Log, Observe, Record};
 use crate::settings::Settings;
 use crate::table::backend::{Address, Backend};
+use crate::table::link::Link;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::idle::Idle;
 
@@ -97,7 +98,7 @@ pub(crate) struct Worker {
     #[expect(clippy::vec_box, reason = "they move between here and connections, and are large")]
     exchanges: RefCell<Vec<Box<Exchange>>>,
     /// Backends that no table knows, by what decisions call them.
-    named: RefCell<HashMap<Address, Arc<Backend>>>,
+    named: RefCell<HashMap<(Address, Link), Arc<Backend>>>,
     log: Option<RefCell<Box<dyn Log>>>,
 }
 
@@ -250,16 +251,17 @@ impl Worker {
     }
 
     /// The backend at an address that a decision has named: the same one as last time, with its idle connections.
-    pub(crate) fn backend(&self, address: &Address) -> Arc<Backend> {
+    pub(crate) fn backend(&self, address: Address, link: Link) -> Arc<Backend> {
         let mut named = self.named.borrow_mut();
-        if let Some(backend) = named.get(address) {
+        let key = (address, link);
+        if let Some(backend) = named.get(&key) {
             return Arc::clone(backend);
         }
         if named.len() >= MOST_NAMED {
             named.clear();
         }
-        let backend = Backend::new(address.clone());
-        named.insert(address.clone(), Arc::clone(&backend));
+        let backend = Backend::linked(key.0.clone(), key.1.clone());
+        named.insert(key, Arc::clone(&backend));
         backend
     }
 

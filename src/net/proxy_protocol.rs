@@ -38,10 +38,9 @@ pub(crate) enum Parsed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bad(pub(crate) &'static str);
 
-/// A version of the protocol.
-#[allow(dead_code, reason = "until backends are told too")]
+/// A version of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Version {
+pub enum Version {
     /// A line of text.
     V1,
     /// A binary block.
@@ -177,7 +176,6 @@ where
 }
 
 /// Writes a header.
-#[allow(dead_code, reason = "until backends are told too")]
 pub(crate) fn write(out: &mut Vec<u8>, version: Version, ends: &Ends) {
     let (client, server) = match (ends.client.ip().to_canonical(), ends.server.ip().to_canonical()) {
         // A header has one family.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -97,6 +98,14 @@ impl Stream {
             Self::Other(_) => return false,
         };
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Our own end of it, where it has one. Asks the kernel.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Unix(_) | Self::Other(_) => None,
+        }
     }
 
     /// Makes the close that follows a reset: what the peer has may not look whole.

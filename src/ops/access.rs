@@ -260,10 +260,10 @@ fn duration(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::backend::Address;
+    use crate::table::backend::{Address, Backend};
     use std::time::SystemTime;
 
-    fn record<'a>(backend: &'a Address) -> Record<'a> {
+    fn record<'a>(backend: &'a Backend) -> Record<'a> {
         Record {
             time: SystemTime::UNIX_EPOCH + Duration::from_millis(1_234_567),
             client: "192.0.2.7:4711".parse().unwrap(),
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_json_line_is_one_object_whatever_a_peer_sends() {
         let mut out = Vec::new();
-        json(&mut out, &record(&Address::Port(8001))).unwrap();
+        json(&mut out, &record(&Backend::new(Address::Port(8001)))).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "{\"time\":\"1970-01-01T00:20:34.567Z\",\"client\":\"192.0.2.7:4711\",\"method\":\"GET\",\"host\":\"a.test\",\
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_pretty_line_says_it_in_a_line_and_moves_no_cursor() {
         let mut out = Vec::new();
-        pretty(&mut out, &record(&Address::Port(8001)), false).unwrap();
+        pretty(&mut out, &record(&Backend::new(Address::Port(8001))), false).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "00:20:34.567 192.0.2.7 GET a.test/x\"\u{fffd}[2J\u{fffd}?y 502 2.3 kB 3.2 ms → 8001 (try 2) backend-closed\n"
@@ -310,7 +310,7 @@ mod tests {
         let access = Access { format: Format::Json, batches, dropped: Arc::default() };
         let mut lines = access.for_worker();
         for _ in 0..3 {
-            lines.request(&record(&Address::Port(8001)));
+            lines.request(&record(&Backend::new(Address::Port(8001))));
             lines.flush();
         }
         assert_eq!(access.dropped.load(Ordering::Relaxed), 2);

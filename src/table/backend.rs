@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use super::link::Link;
+
 /// Where a backend is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
@@ -25,6 +27,7 @@ pub enum Address {
 pub struct Backend {
     id: u64,
     address: Address,
+    link: Link,
     in_flight: AtomicUsize,
     requests: AtomicU64,
     /// For [`Address::Port`]: ::1 answered last, so it is tried first.
@@ -32,12 +35,18 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// A backend that nothing is known of.
+    /// A backend that nothing is known of, for plain HTTP/1.
     pub fn new(address: Address) -> Arc<Self> {
+        Self::linked(address, Link::default())
+    }
+
+    /// A backend that nothing is known of.
+    pub fn linked(address: Address, link: Link) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             address,
+            link,
             in_flight: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
             prefers_v6: AtomicBool::new(false),
@@ -52,6 +61,11 @@ impl Backend {
     /// Where it is.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// How it is spoken to.
+    pub fn link(&self) -> &Link {
+        &self.link
     }
 
     /// Requests and tunnels that are with it now, over all workers.
@@ -94,6 +108,13 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Display for Backend {
+    /// As its target is written in the routes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address)
     }
 }
 

@@ -7,6 +7,7 @@
 //! for each label of the longest wildcard, and one binary search among the host's paths.
 
 pub mod backend;
+pub mod link;
 mod paths;
 pub mod pattern;
 pub mod site;

@@ -1,5 +1,6 @@
 //! A fresh connection to a backend.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,11 +8,35 @@ use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 
 use crate::http::refuse::Refusal;
+use crate::net::proxy_protocol::{self, Ends};
 use crate::net::stream::Stream;
 use crate::table::backend::{Address, Backend};
+use crate::table::link::ProxyVersion;
 
-/// Connects. The caller sets the deadline.
-pub(crate) async fn connect(backend: &Backend) -> Result<Stream, Refusal> {
+/// Connects, and says first who the client is where the backend wants to know. The caller sets the deadline.
+pub(crate) async fn connect(backend: &Backend, ends: Option<(ProxyVersion, Ends)>) -> Result<Stream, Refusal> {
+    let mut stream = reach(backend).await?;
+    if let Some((version, ends)) = ends {
+        introduce(&mut stream, version, &ends).await.map_err(|error| refusal(&error))?;
+    }
+    Ok(stream)
+}
+
+/// Sends a PROXY header.
+async fn introduce(stream: &mut Stream, version: ProxyVersion, ends: &Ends) -> io::Result<()> {
+    let mut header = Vec::with_capacity(128);
+    proxy_protocol::write(&mut header, version, ends);
+    let mut rest = header.as_slice();
+    while !rest.is_empty() {
+        match poll_fn(|cx| stream.poll_write(cx, rest)).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => rest = &rest[count..],
+        }
+    }
+    Ok(())
+}
+
+async fn reach(backend: &Backend) -> Result<Stream, Refusal> {
     match backend.address() {
         Address::Port(port) => local(backend, *port).await,
         Address::Socket(address) => tcp(*address).await.map_err(|error| refusal(&error)),

@@ -1,11 +1,16 @@
-//! The PROXY protocol: a trusted proxy in front says who the client is, and nobody else may.
+//! The PROXY protocol: a trusted proxy in front says who the client is, and nobody else may; a backend that wants to
+//! know is told.
 
 use std::time::{Duration, Instant};
 
+use carom::bounce::Target;
 use carom::proxy::Listen;
+use carom::table::link::ProxyVersion;
 use carom::{Bounce, Head, Proxy};
 
-use crate::support::{Carom, Client, Origin, request};
+use crate::support::inside::Inside;
+use crate::support::origin::{Conn, DeadPort};
+use crate::support::{Carom, Client, Origin, reply, request};
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -195,4 +200,105 @@ fn a_librarys_user_asks_for_it_by_address() {
         assert_eq!(asking.join().unwrap(), "a GET /");
     });
     assert_eq!(a.request().field("x-forwarded-for"), Some("203.0.113.7"));
+}
+
+/// A backend that takes a version 1 line, and answers each request with it.
+fn told_by_line() -> Origin {
+    Origin::new(|conn| {
+        let line = line(conn);
+        while conn.request().is_some() {
+            conn.send(reply("200 OK", &[], &line));
+        }
+    })
+}
+
+/// Reads a version 1 line.
+fn line(conn: &mut Conn) -> String {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        line.extend(conn.exactly(1).expect("a line"));
+    }
+    String::from_utf8(line).unwrap().trim_end().to_owned()
+}
+
+#[test]
+fn a_backend_is_told_who_the_client_is() {
+    let text = told_by_line();
+    let binary = Origin::new(|conn| {
+        let mut header = conn.exactly(16).expect("a header");
+        assert_eq!(&header[..14], [SIGNATURE, &[0x21, 0x11]].concat());
+        header.extend(conn.exactly(usize::from(header[15])).expect("addresses"));
+        while conn.request().is_some() {
+            conn.send(reply("200 OK", &[], &header.escape_ascii().to_string()));
+        }
+    });
+    let routes = format!(
+        "\"a.test\" = {{ to = {}, send_proxy = \"v1\" }}\n\"b.test\" = {{ to = [{{ to = {}, send_proxy = \"v2\" }}] }}\n",
+        text.port(),
+        binary.port()
+    );
+    // Clients that say themselves who they are to the proxy in front of carom.
+    let carom = Carom::serving(&routes).proxied(TRUSTED).start();
+    let header = b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n";
+    let said = carom.client().ask([&header[..], &get("/")].concat()).text();
+    assert_eq!(said, "PROXY TCP6 2001:db8::7 2001:db8::1 4711 443");
+    let said = carom.client().ask([V1, request("GET /", "b.test", &[]).as_bytes()].concat()).text();
+    assert_eq!(said, v2(0x21, 0x11, &INET).escape_ascii().to_string());
+    // And clients that come directly: the address that they came to is carom's own.
+    let carom = Carom::serving(&routes).start();
+    let said = carom.client().get("a.test", "/direct").text();
+    let client = carom.logged_path("/direct")["client"].as_str().unwrap().rsplit(':').next().unwrap().to_owned();
+    assert_eq!(said, format!("PROXY TCP4 127.0.0.1 127.0.0.1 {client} {}", carom.address().port()));
+}
+
+#[test]
+fn a_told_backends_connections_are_not_shared_between_clients() {
+    let a = told_by_line();
+    let carom = Carom::serving(format!("\"a.test\" = {{ to = {}, send_proxy = \"v1\" }}\n", a.port())).start();
+    let (mut one, mut two) = (carom.client(), carom.client());
+    let firsts = [one.get("a.test", "/").text(), two.get("a.test", "/").text()];
+    assert_ne!(firsts[0], firsts[1]);
+    for _ in 0..3 {
+        // Each goes on with its own.
+        assert_eq!([one.get("a.test", "/").text(), two.get("a.test", "/").text()], firsts);
+    }
+    assert_eq!(a.connections(), 2);
+    // A client that has gone leaves none behind.
+    drop(one);
+    a.wait_end(0);
+    assert_eq!(two.get("a.test", "/").text(), firsts[1]);
+    assert_eq!(carom.client().get("a.test", "/").status(), 200);
+    assert_eq!(a.connections(), 3);
+}
+
+#[test]
+fn a_told_backends_connection_that_ended_is_made_anew() {
+    let a = Origin::new(|conn| {
+        let line = line(conn);
+        if conn.request().is_some() {
+            conn.send(reply("200 OK", &[], &line));
+        }
+    });
+    let dead = DeadPort::new();
+    let routes = format!("\"a.test\" = {{ to = [{}, {}], send_proxy = \"v1\" }}\n", dead.port(), a.port());
+    let carom = Carom::serving(routes).start();
+    let mut client = carom.client();
+    for connection in 0..4 {
+        assert_eq!(client.ask(crate::support::with_body("POST /", "a.test", "x")).status(), 200);
+        a.wait_over(connection);
+    }
+}
+
+#[test]
+fn a_closure_tells_a_backend_too() {
+    let a = told_by_line();
+    let port = a.port();
+    let proxy = Inside::deciding(async move |_: &Head<'_>, bounce: Bounce| {
+        bounce.to(Target::from(port).send_proxy(ProxyVersion::V1))
+    });
+    let mut client = proxy.client();
+    let first = client.get("a.test", "/").text();
+    assert!(first.starts_with("PROXY TCP4 127.0.0.1 127.0.0.1 "), "{first}");
+    assert_eq!(client.get("a.test", "/").text(), first);
+    assert_eq!(a.connections(), 1);
 }
