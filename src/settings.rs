@@ -14,6 +14,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// How much to take, of what.
     pub limits: Limits,
+    /// What a client's HTTP/2 connection may take.
+    pub http2: Http2,
     /// What backends are told about the client.
     pub forwarding: Forwarding,
     /// Whether answers of carom's own carry their reason code in a `Carom-Error` field. Default: yes.
@@ -71,6 +73,24 @@ pub struct Limits {
     pub backend_idle: usize,
 }
 
+/// How much one HTTP/2 connection of a client may take. What `limits` says of a request holds as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http2 {
+    /// Requests at once. Default: 128.
+    pub streams: u32,
+    /// Bytes of one request body that are taken before the backend takes them; at least 65,535. Default: 256 KiB.
+    pub stream_window: u32,
+    /// The same of all request bodies together; at least 65,535. Default: 2 MiB.
+    pub connection_window: u32,
+    /// Bytes of one response that wait for the client to take them, and then no more is read from the backend.
+    /// Default: 128 KiB.
+    pub send_buffer: usize,
+    /// How many more requests a client may take back than it lets be answered. Default: 256.
+    pub resets: usize,
+    /// Plain connections may begin with HTTP/2 at once (RFC 9113 section 3.3), as gRPC without TLS does. Default: no.
+    pub prior_knowledge: bool,
+}
+
 /// No head has more fields than this, whatever `limits.fields` says.
 pub const MOST_FIELDS: usize = 1024;
 
@@ -110,6 +130,7 @@ impl Default for Settings {
         Self {
             timeouts: Timeouts::default(),
             limits: Limits::default(),
+            http2: Http2::default(),
             forwarding: Forwarding::default(),
             error_field: true,
         }
@@ -146,6 +167,19 @@ impl Default for Limits {
             leftover: 64 * 1024,
             connections: 0,
             backend_idle: 256,
+        }
+    }
+}
+
+impl Default for Http2 {
+    fn default() -> Self {
+        Self {
+            streams: 128,
+            stream_window: 256 * 1024,
+            connection_window: 2 * 1024 * 1024,
+            send_buffer: 128 * 1024,
+            resets: 256,
+            prior_knowledge: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
-use crate::settings::{ForwardedFields, Forwarding, Limits, MOST_FIELDS, Settings, Timeouts};
+use crate::settings::{ForwardedFields, Forwarding, Http2, Limits, MOST_FIELDS, Settings, Timeouts};
 
 use super::keys::{Keys, noted};
 use super::node::{Entry, Node, Value};
@@ -90,7 +90,7 @@ const LARGEST_HEAD: u64 = 16 << 20;
 
 const TOP: Keys = Keys {
     of: "carom.toml",
-    known: &["routes", "workers", "listen", "timeouts", "limits", "forwarded", "errors", "log"],
+    known: &["routes", "workers", "listen", "timeouts", "limits", "http2", "forwarded", "errors", "log"],
     later: &["control", "status", "certs", "tls"],
 };
 
@@ -127,6 +127,12 @@ const LIMITS: Keys = Keys {
         "connections",
         "backend_idle",
     ],
+    later: &[],
+};
+
+const HTTP2: Keys = Keys {
+    of: "[http2]",
+    known: &["streams", "stream_window", "connection_window", "send_buffer", "resets", "prior_knowledge"],
     later: &[],
 };
 
@@ -179,6 +185,7 @@ impl Config {
             "listen" => self.listen = listeners(node, problems),
             "timeouts" => timeouts(&mut self.settings.timeouts, node, problems),
             "limits" => limits(&mut self.settings.limits, node, problems),
+            "http2" => http2(&mut self.settings.http2, node, problems),
             "forwarded" => forwarding(&mut self.settings.forwarding, node, problems),
             "errors" => section(&ERRORS, node, problems, |_, entry, problems| {
                 set(&mut self.settings.error_field, entry.node.flag("true or false"), problems);
@@ -302,6 +309,29 @@ fn limits(limits: &mut Limits, node: &Node<'_>, problems: &mut Vec<Problem>) {
             _ => set(&mut limits.backend_idle, count(node, "a number of connections", 0, 1 << 20), problems),
         }
     });
+}
+
+fn http2(http2: &mut Http2, node: &Node<'_>, problems: &mut Vec<Problem>) {
+    section(&HTTP2, node, problems, |key, entry, problems| {
+        let node = &entry.node;
+        match key {
+            "streams" => set(&mut http2.streams, number(node, "a number of requests", 1, 1 << 16), problems),
+            "stream_window" => set(&mut http2.stream_window, window(node), problems),
+            "connection_window" => set(&mut http2.connection_window, window(node), problems),
+            "send_buffer" => set(&mut http2.send_buffer, bytes(node, 16 << 10, 1 << 30), problems),
+            "resets" => set(&mut http2.resets, count(node, "a number of requests", 0, 1 << 20), problems),
+            _ => set(&mut http2.prior_knowledge, node.flag("true or false"), problems),
+        }
+    });
+}
+
+/// RFC 9113 section 6.9: no window is smaller at the start than this, nor larger than 31 bits have room for.
+fn window(node: &Node<'_>) -> Result<u32, Problem> {
+    quantity::size(node, 65_535, (1 << 31) - 1).map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX >> 1))
+}
+
+fn number(node: &Node<'_>, what: &str, least: u64, most: u64) -> Result<u32, Problem> {
+    count(node, what, least, most).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn bytes(node: &Node<'_>, least: u64, most: u64) -> Result<usize, Problem> {

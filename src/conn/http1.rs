@@ -34,11 +34,16 @@ const LINGER: Duration = Duration::from_secs(2);
 /// How long a stop waits for the first request of a connection that has just been made.
 const LAST_CALL: Duration = Duration::from_millis(500);
 
+/// The line with which HTTP/2 begins; no request of HTTP/1 does (RFC 9113 section 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
+
 /// A client's connection.
 struct Connection<'a> {
     stream: Stream,
     /// The client has closed its side.
     ended: bool,
+    /// It may still begin to speak HTTP/2 (RFC 9113 section 3.3).
+    may_be_http2: bool,
     arrival: Arrival,
     /// A backend's connection that speaks of this client, and so serves no other.
     own: Option<Box<Own>>,
@@ -65,6 +70,8 @@ enum Next {
     Linger,
     /// It is a tunnel now.
     Tunnel(Box<Switched>),
+    /// It speaks HTTP/2.
+    Http2,
 }
 
 /// A request that has become a tunnel.
@@ -98,6 +105,15 @@ impl Choice<'_> {
     }
 }
 
+/// What is known of a request before it is read, where another protocol has been translated into it.
+#[derive(Debug, Default)]
+pub(super) struct Foreknown {
+    /// It is not to be served.
+    pub(super) refused: Option<Refusal>,
+    /// It asks for a WebSocket, and the backend has to answer this in `Sec-WebSocket-Accept`.
+    pub(super) accept: Option<Vec<u8>>,
+}
+
 /// What is written down about a request while it runs.
 struct Notes {
     started: Instant,
@@ -110,38 +126,78 @@ struct Notes {
     reason: Option<(&'static str, Fault)>,
 }
 
+/// A client that has turned out to speak HTTP/2 without having been asked, and what it has sent.
+pub(crate) struct Http2(pub(crate) Stream, pub(crate) Buffer, pub(crate) Arrival);
+
 /// Serves a connection to its end.
-pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Worker, ticket: &Ticket) {
+pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Worker, ticket: &Ticket) -> Option<Http2> {
     ticket.attend().await;
-    let settings = &*worker.shared.settings;
-    let mut connection = Connection { stream, ended: false, arrival, own: None, worker, ticket, settings };
+    let mut connection = Connection::new(stream, arrival, worker, ticket);
     let mut first = true;
     while connection.awaits_request(first).await {
         let mut exchange = worker.exchange();
         match connection.first_read(&mut exchange).await {
-            Poll::Ready(true) => first = false,
-            Poll::Ready(false) => return worker.recycle(exchange),
+            Poll::Ready(true) => {}
+            Poll::Ready(false) => {
+                worker.recycle(exchange);
+                return None;
+            }
             Poll::Pending => {
                 worker.recycle(exchange);
                 continue;
             }
         }
+        connection.may_be_http2 = first && connection.settings.http2.prior_knowledge;
+        first = false;
         // Boxed for as long as it runs: what a request needs, a connection that waits for one need not hold.
         let next = Box::pin(connection.requests(&mut exchange)).await;
         if let Next::Linger = next {
             connection.linger(&mut exchange).await;
         }
+        let early = matches!(next, Next::Http2).then(|| exchange.swap_buffers(|| worker.buffers.get()).0);
         worker.recycle(exchange);
         match next {
             Next::Keep => {}
-            Next::Close | Next::Linger => return,
+            Next::Close | Next::Linger => return None,
             // Boxed, so that connections that never become tunnels hold no room for one.
-            Next::Tunnel(switched) => return Box::pin(connection.tunnel(*switched)).await,
+            Next::Tunnel(switched) => {
+                Box::pin(connection.tunnel(*switched)).await;
+                return None;
+            }
+            Next::Http2 => return early.map(|early| Http2(connection.stream, early, connection.arrival)),
         }
+    }
+    None
+}
+
+/// Serves one request that another protocol has been translated into.
+pub(super) async fn serve_one(
+    stream: Stream,
+    foreknown: Foreknown,
+    arrival: Arrival,
+    worker: &Worker,
+    ticket: &Ticket,
+) {
+    ticket.attend().await;
+    let mut connection = Connection::new(stream, arrival, worker, ticket);
+    let mut exchange = worker.exchange();
+    ticket.arm(connection.settings.timeouts.head);
+    let next = connection.request(&mut exchange, foreknown).await;
+    if let Next::Linger = next {
+        connection.linger(&mut exchange).await;
+    }
+    worker.recycle(exchange);
+    if let Next::Tunnel(switched) = next {
+        Box::pin(connection.tunnel(*switched)).await;
     }
 }
 
-impl Connection<'_> {
+impl<'a> Connection<'a> {
+    fn new(stream: Stream, arrival: Arrival, worker: &'a Worker, ticket: &'a Ticket) -> Self {
+        let settings = &*worker.shared.settings;
+        Self { stream, ended: false, may_be_http2: false, arrival, own: None, worker, ticket, settings }
+    }
+
     /// Waits for the first byte of a request. Holds no buffer meanwhile.
     async fn awaits_request(&mut self, first: bool) -> bool {
         let timeouts = &self.settings.timeouts;
@@ -182,7 +238,7 @@ impl Connection<'_> {
     /// Carries a request, and those that have come with it.
     async fn requests(&mut self, exchange: &mut Exchange) -> Next {
         loop {
-            let next = self.request(exchange).await;
+            let next = self.request(exchange, Foreknown::default()).await;
             skip_empty_lines(&mut exchange.from_client);
             match next {
                 // What came before the client closed its side is still answered.
@@ -194,11 +250,20 @@ impl Connection<'_> {
     }
 
     /// Carries one request from its first byte to its last.
-    async fn request(&mut self, exchange: &mut Exchange) -> Next {
+    async fn request(&mut self, exchange: &mut Exchange, foreknown: Foreknown) -> Next {
         let mut notes = Notes::new();
         exchange.begin();
-        match self.read_head(exchange).await {
+        exchange.accept = foreknown.accept;
+        let read = match foreknown.refused {
+            Some(refusal) => Some(Err(refusal)),
+            None => self.read_head(exchange).await,
+        };
+        let may_be_http2 = std::mem::take(&mut self.may_be_http2);
+        match read {
             None => return Next::Close,
+            Some(Err(_)) if may_be_http2 && exchange.from_client.data().starts_with(HTTP2_PREFACE) => {
+                return Next::Http2;
+            }
             Some(Ok(())) => exchange.expect_body(&self.settings.limits),
             Some(Err(refusal)) => {
                 let next = self.refuse(exchange, refusal, &mut notes).await;

@@ -5,6 +5,7 @@
 mod answer;
 mod arrival;
 mod http1;
+mod http2;
 mod proxied;
 mod seldom;
 mod tunnel;

@@ -17,10 +17,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::bounce::Decide;
 use crate::conn::arrival::Arrival;
+use crate::conn::http1::{self, Http2};
 use crate::conn::seldom::Seldom;
-use crate::conn::{http1, proxied};
+use crate::conn::{http2, proxied};
 use crate::net::buffer::Buffer;
-use crate::net::deadline::{Sweep, TICK};
+use crate::net::deadline::{Sweep, TICK, Ticket};
 use crate::net::listen::BACKLOG;
 use crate::net::stream::Stream;
 use crate::record::{Log, Observe, Record};
@@ -230,7 +231,11 @@ impl Worker {
                 true => proxied::arrival(&stream, peer, &worker, &ticket).await,
             };
             if let Some(arrival) = arrival {
-                http1::serve(Stream::Tcp(stream), arrival, &worker, &ticket).await;
+                let stream = Stream::Tcp(stream);
+                if let Some(Http2(stream, early, arrival)) = http1::serve(stream, arrival, &worker, &ticket).await {
+                    // Boxed: connections that don't become one hold no room for it.
+                    Box::pin(http2::serve(stream.behind(early), arrival, &worker, &ticket)).await;
+                }
             }
             drop(guest);
         });
@@ -248,6 +253,11 @@ impl Worker {
                 log.borrow_mut().flush();
             }
         }
+    }
+
+    /// A place in the sweep.
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.sweep.enter()
     }
 
     /// The backend at an address that a decision has named: the same one as last time, with its idle connections.

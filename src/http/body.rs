@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::http::field::Kind;
+use crate::settings::Limits;
 
 /// How a message's body is delimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,13 @@ pub(crate) struct ChunkLimits {
     pub(crate) trailers: usize,
     /// Bytes of all chunks' data together; `None` for any.
     pub(crate) content: Option<u64>,
+}
+
+impl ChunkLimits {
+    /// What holds for a response.
+    pub(crate) fn of_response(limits: &Limits) -> Self {
+        Self { line: limits.chunk_line, trailers: limits.response_head, content: None }
+    }
 }
 
 /// Why bytes are no body.
@@ -104,7 +112,11 @@ impl Body {
     pub(crate) fn decode(&mut self, bytes: &[u8], data: &mut Vec<u8>) -> Result<usize, BadBody> {
         match self {
             Self::Chunked(chunked) => {
-                let taken = chunked.take(bytes, &mut |piece| data.extend_from_slice(piece))?;
+                let taken = chunked.take(bytes, &mut |piece| {
+                    if let Piece::Data(piece) = piece {
+                        data.extend_from_slice(piece);
+                    }
+                })?;
                 if chunked.is_done() {
                     *self = Self::Done;
                 }
@@ -116,6 +128,30 @@ impl Body {
                 Ok(taken)
             }
         }
+    }
+
+    /// Like [`Body::decode`], with the trailers' lines appended to `trailers`: for a reader that has another form for
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Body::take`].
+    pub(crate) fn decode_all(
+        &mut self,
+        bytes: &[u8],
+        data: &mut Vec<u8>,
+        trailers: &mut Vec<u8>,
+    ) -> Result<usize, BadBody> {
+        let Self::Chunked(chunked) = self else {
+            return self.decode(bytes, data);
+        };
+        let taken = chunked.take(bytes, &mut |piece| match piece {
+            Piece::Data(piece) => data.extend_from_slice(piece),
+            Piece::Trailer(byte) => trailers.push(byte),
+        })?;
+        if chunked.is_done() {
+            *self = Self::Done;
+        }
+        Ok(taken)
     }
 
     /// The connection has ended. Whether this body may end there.
@@ -177,6 +213,14 @@ enum At {
     Done,
 }
 
+/// What a chunked body carries.
+#[derive(Clone, Copy, Debug)]
+enum Piece<'a> {
+    Data(&'a [u8]),
+    /// A byte of a trailer line, its line end included.
+    Trailer(u8),
+}
+
 /// Sizes have at most 16 hex digits, leading zeros included: more would be more than 64 bits.
 const MOST_DIGITS: u8 = 16;
 
@@ -189,15 +233,15 @@ impl Chunked {
         self.at == At::Done
     }
 
-    /// Reads on. `data` is shown every piece of the content.
-    fn take(&mut self, bytes: &[u8], data: &mut impl FnMut(&[u8])) -> Result<usize, BadBody> {
+    /// Reads on. `show` is shown every piece of the content and of the trailers.
+    fn take(&mut self, bytes: &[u8], show: &mut impl FnMut(Piece<'_>)) -> Result<usize, BadBody> {
         let mut index = 0;
         while let Some(&byte) = bytes.get(index) {
             self.at = match self.at {
                 At::Data { left } => {
                     let rest = &bytes[index..];
                     let taken = usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()));
-                    data(&rest[..taken]);
+                    show(Piece::Data(&rest[..taken]));
                     index += taken;
                     self.at = match left - taken as u64 {
                         0 => At::DataCr,
@@ -263,6 +307,11 @@ impl Chunked {
                 }
                 At::Done => return Ok(index),
             };
+            if matches!(self.at, At::TrailerName | At::TrailerValue | At::TrailerLf)
+                || (self.at == At::TrailerStart && byte == b'\n' && self.overhead > 0)
+            {
+                show(Piece::Trailer(byte));
+            }
             index += 1;
         }
         Ok(index)
@@ -307,9 +356,13 @@ impl TrailerName {
     /// Fields that say where a message ends, where it goes or whom it comes from have no meaning in a trailer
     /// (RFC 9110 section 6.5.1), but not every reader keeps them apart from the head's.
     fn is_allowed(&self) -> bool {
-        let name = &self.bytes[..self.length];
-        !name.is_empty() && matches!(Kind::of(name), Kind::Plain | Kind::Accept | Kind::Expect)
+        may_trail(&self.bytes[..self.length])
     }
+}
+
+/// Whether a field of this name may stand behind a body.
+pub(crate) fn may_trail(name: &[u8]) -> bool {
+    !name.is_empty() && matches!(Kind::of(name), Kind::Plain | Kind::Accept | Kind::Expect)
 }
 
 /// Whether a byte may stand in a token (RFC 9110 section 5.6.2).

@@ -31,6 +31,8 @@ pub enum Refusal {
     HeadTimeout,
     /// The body went silent.
     BodyTimeout,
+    /// The client asks for a protocol inside HTTP/2 that is none of ours (RFC 8441).
+    UnknownProtocol,
     /// What a closure decided can't be done.
     BadDecision(&'static str),
     /// The body is longer than `limits.body`.
@@ -92,6 +94,7 @@ impl Refusal {
             Self::TargetTooLong        => (414, "URI Too Long", "target-too-long", Client, "the address is longer than this server allows"),
             Self::HeadTooLarge         => (431, "Request Header Fields Too Large", "head-too-large", Client, "the request head is larger than this server allows"),
             Self::BadDecision(why)     => (500, "Internal Server Error", "bad-decision", Operator, why),
+            Self::UnknownProtocol      => (501, "Not Implemented", "unknown-protocol", Client, "this server carries no such protocol over HTTP/2"),
             Self::BackendRefused       => (502, "Bad Gateway", "backend-refused", Backend, "the site's server refused the connection"),
             Self::BackendUnreachable   => (502, "Bad Gateway", "backend-unreachable", Backend, "the site's server can't be reached"),
             Self::BackendName          => (502, "Bad Gateway", "backend-name", Backend, "the site's server has no known address"),
@@ -161,6 +164,7 @@ mod tests {
             BadDecision("x"),
             TargetTooLong,
             HeadTooLarge,
+            UnknownProtocol,
             BackendRefused,
             BackendUnreachable,
             BackendName,

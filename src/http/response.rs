@@ -76,6 +76,12 @@ impl ResponseHead {
         Ok(())
     }
 
+    /// What it says to a WebSocket's key (RFC 6455 section 4.2.2); `bytes` are those it was read from.
+    pub(crate) fn websocket_accept<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let named = |field: &&Field| field.name(bytes).eq_ignore_ascii_case(b"sec-websocket-accept");
+        self.fields.iter().find(named).map(|field| field.value(bytes))
+    }
+
     /// 1xx but for the switch of protocols: more is to come (RFC 9110 section 15.2).
     pub(crate) fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101

@@ -31,6 +31,11 @@ pub trait Duplex: AsyncRead + AsyncWrite + Unpin + fmt::Debug + 'static {}
 impl<T: AsyncRead + AsyncWrite + Unpin + fmt::Debug + 'static> Duplex for T {}
 
 impl Stream {
+    /// The same connection, of which some bytes have been read already.
+    pub(crate) fn behind(self, early: Buffer) -> Self {
+        if early.is_empty() { self } else { Self::Other(Box::new(Behind { early, stream: self })) }
+    }
+
     /// Reads into the room that the buffer has, which must not be empty. 0 is the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         let mut room = ReadBuf::new(buffer.room());
@@ -114,5 +119,100 @@ impl Stream {
             // A socket that is already gone needs no reset.
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
+    }
+}
+
+/// For those who speak their own protocol over it, with their own buffers.
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, room),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, room),
+            Self::Other(stream) => Pin::new(stream).poll_read(cx, room),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Self::poll_write(self.get_mut(), cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Self::Other(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
+            Self::Other(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Other(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_shutdown(self.get_mut(), cx)
+    }
+}
+
+/// A connection of which some bytes have been read already.
+#[derive(Debug)]
+struct Behind {
+    early: Buffer,
+    stream: Stream,
+}
+
+impl AsyncRead for Behind {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { early, stream } = self.get_mut();
+        if early.is_empty() {
+            return Pin::new(stream).poll_read(cx, room);
+        }
+        let count = early.len().min(room.remaining());
+        room.put_slice(&early.data()[..count]);
+        early.eat(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Behind {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Stream::poll_write(&mut self.get_mut().stream, cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_shutdown(&mut self.get_mut().stream, cx)
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Exchange {
     replayable: bool,
     up: Up,
 
+    /// The request asks for a WebSocket for a client that does not see the handshake: what the backend has to answer.
+    pub(crate) accept: Option<Vec<u8>>,
     response: ResponseHead,
     from_backend: Buffer,
     response_body: Body,
@@ -146,6 +148,7 @@ impl Exchange {
             body_taken: 0,
             replayable: true,
             up: Up::Sending,
+            accept: None,
             response: ResponseHead::default(),
             from_backend: Buffer::new(),
             response_body: Body::Done,
@@ -168,6 +171,7 @@ impl Exchange {
     pub(crate) fn begin(&mut self) {
         self.counts = Counts::default();
         self.body = Body::Done;
+        self.accept = None;
         self.body_taken = 0;
         self.continued = false;
         self.head.length = 0;

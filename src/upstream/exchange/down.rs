@@ -136,6 +136,7 @@ impl Exchange {
         if parsed == Parsed::Partial {
             return Ok(parsed);
         }
+        self.expects_switch()?;
         if self.response.is_interim() {
             self.pass_interim();
         } else if self.response.status == 101 {
@@ -171,6 +172,21 @@ impl Exchange {
         Ok(())
     }
 
+    /// To a client that can't see the handshake, success is the switch that was asked for and nothing else.
+    fn expects_switch(&self) -> Result<(), Refusal> {
+        let Some(accept) = &self.accept else {
+            return Ok(());
+        };
+        let response = &self.response;
+        match response.status {
+            101 if response.websocket_accept(self.from_backend.data()) != Some(accept) => {
+                Err(Refusal::BackendGarbled("the site's server did not understand the WebSocket's key"))
+            }
+            200..300 => Err(Refusal::BackendGarbled("the site's server did not switch to a WebSocket")),
+            _ => Ok(()),
+        }
+    }
+
     fn pass_head(&mut self, client_ended: bool, draining: bool, limits: &Limits) -> Result<(), Refusal> {
         let framing = self.response.framing;
         let dechunk = rewrite::must_dechunk(framing, self.head.minor);
@@ -187,7 +203,7 @@ impl Exchange {
             true => Persistence::Silent,
         };
         let length = self.replace_head(persistence, dechunk);
-        self.response_body = Body::new(framing, chunk_limits(limits));
+        self.response_body = Body::new(framing, ChunkLimits::of_response(limits));
         let body = &self.from_backend.data()[length..];
         let taken = match dechunk {
             true => 0,
@@ -233,8 +249,4 @@ impl Exchange {
             Some(_) => Ended::Refused(Refusal::BackendClosed),
         }
     }
-}
-
-fn chunk_limits(limits: &Limits) -> ChunkLimits {
-    ChunkLimits { line: limits.chunk_line, trailers: limits.response_head, content: None }
 }

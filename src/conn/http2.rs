@@ -1,0 +1,197 @@
+//! The story of an HTTP/2 connection (RFC 9113).
+//!
+//! [`serve`] takes requests as they come, each in a task of its own, until the connection ends. A request is served by
+//! [`http1::serve`] like any other: [`Bridge`] is to it a client that speaks HTTP/1, so that deciding, forwarding, refusing
+//! and logging are the same for both, and what the translation writes is judged like what a client writes.
+//!
+//! Frames, header compression and flow control are h2's. It is used without hyper around it, whose server can't send
+//! interim responses.
+
+mod bridge;
+mod request;
+mod websocket;
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use http::Request;
+use tokio::task::spawn_local;
+
+use crate::conn::arrival::Arrival;
+use crate::conn::http1;
+use crate::conn::worker::Worker;
+use crate::http::response::ResponseHead;
+use crate::net::deadline::Ticket;
+use crate::net::stream::Stream;
+use crate::settings::{Limits, Settings};
+
+use bridge::Bridge;
+
+/// How long a client that has been told to leave may take to do so, once it has its answers.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// What h2 counts for one field beside its bytes (RFC 9113 section 10.5.1).
+const FIELD_OVERHEAD: usize = 32;
+
+/// A client's connection.
+struct Client<'a> {
+    connection: Connection<Stream, Bytes>,
+    streams: Rc<Streams>,
+    ticket: &'a Ticket,
+    settings: &'a Settings,
+    /// No request is open, and how long that may last is being watched.
+    idle: bool,
+    /// It has been told that nothing new is taken.
+    leaving: bool,
+}
+
+/// What a connection and its requests know of each other.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    open: Cell<usize>,
+    /// How many more requests were taken back than answered.
+    taken_back: Cell<usize>,
+    /// Of the connection's task, for the last request's end.
+    waker: RefCell<Option<Waker>>,
+    /// A response's head, as it is being read: never over an await, so one serves all.
+    response: RefCell<ResponseHead>,
+}
+
+/// One open request.
+struct Open(Rc<Streams>);
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Rc<Worker>, ticket: &Ticket) {
+    ticket.attend().await;
+    // A request's stream does not know where its connection has come to.
+    let arrival = Arrival { server: arrival.server.or_else(|| stream.local_address()), ..arrival };
+    let settings = &*worker.shared.settings;
+    let handshake = builder(settings).handshake(stream);
+    let Ok(Ok(connection)) = ticket.within(settings.timeouts.head, handshake).await else {
+        return;
+    };
+    let mut client = Client { connection, streams: Rc::default(), ticket, settings, idle: false, leaving: false };
+    while let Some((request, respond)) = poll_fn(|cx| client.poll_request(cx)).await {
+        let open = Open::new(&client.streams);
+        let (bridge, foreknown) = Bridge::new(request, respond, Rc::clone(&client.streams), Rc::clone(worker));
+        let (worker, arrival) = (Rc::clone(worker), arrival.clone());
+        spawn_local(async move {
+            let ticket = worker.ticket();
+            http1::serve_one(Stream::Other(Box::new(bridge)), foreknown, arrival, &worker, &ticket).await;
+            drop(open);
+        });
+    }
+}
+
+fn builder(settings: &Settings) -> Builder {
+    let (limits, http2) = (&settings.limits, &settings.http2);
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(http2.streams)
+        .initial_window_size(http2.stream_window)
+        .initial_connection_window_size(http2.connection_window)
+        .max_send_buffer_size(http2.send_buffer)
+        .max_header_list_size(header_list(limits))
+        .enable_connect_protocol();
+    builder
+}
+
+/// How much h2 takes of a head: all that is allowed, and a little more, so that the refusal is ours.
+fn header_list(limits: &Limits) -> u32 {
+    let fields = limits.fields.saturating_mul(FIELD_OVERHEAD);
+    u32::try_from(limits.head.saturating_add(fields).saturating_mul(2)).unwrap_or(u32::MAX)
+}
+
+impl Client<'_> {
+    /// Carries the connection on until the next request, or its end.
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Request<RecvStream>, SendResponse<Bytes>)>> {
+        loop {
+            match self.connection.poll_accept(cx) {
+                Poll::Ready(Some(Ok(request))) => return Poll::Ready(Some(request)),
+                Poll::Ready(None | Some(Err(_))) => return Poll::Ready(None),
+                Poll::Pending => {}
+            }
+            self.streams.attend(cx);
+            self.watch_idling();
+            if self.idle && self.ticket.is_over() {
+                return Poll::Ready(None);
+            }
+            if !self.leaving && self.streams.taken_back.get() > self.settings.http2.resets {
+                self.leaving = true;
+                self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                continue;
+            }
+            if !self.leaving && (self.ticket.is_draining() || self.idle && self.ticket.is_due()) {
+                self.leaving = true;
+                self.connection.graceful_shutdown();
+                self.ticket.arm(GOODBYE);
+                continue;
+            }
+            if self.idle && (self.ticket.is_evicted() || self.leaving && self.ticket.is_due()) {
+                return Poll::Ready(None);
+            }
+            return Poll::Pending;
+        }
+    }
+
+    /// A connection without a request is one that waits for a request, as in HTTP/1.
+    fn watch_idling(&mut self) {
+        let idle = self.streams.open.get() == 0;
+        if idle == self.idle {
+            return;
+        }
+        self.idle = idle;
+        if idle {
+            self.ticket.begin_idling();
+            self.ticket.arm(if self.leaving { GOODBYE } else { self.settings.timeouts.idle });
+        } else {
+            self.ticket.end_idling();
+            self.ticket.disarm();
+        }
+    }
+}
+
+impl Streams {
+    fn attend(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        match &mut *waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => *waker = Some(cx.waker().clone()),
+        }
+    }
+
+    /// The client has its answer.
+    fn answered(&self) {
+        self.taken_back.set(self.taken_back.get().saturating_sub(1));
+    }
+
+    /// The client does not want it any more.
+    fn taken_back(&self) {
+        self.taken_back.set(self.taken_back.get().saturating_add(1));
+    }
+}
+
+impl Open {
+    fn new(streams: &Rc<Streams>) -> Self {
+        streams.open.set(streams.open.get() + 1);
+        Self(Rc::clone(streams))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let left = self.0.open.get() - 1;
+        self.0.open.set(left);
+        if left == 0
+            && let Some(waker) = &*self.0.waker.borrow()
+        {
+            waker.wake_by_ref();
+        }
+    }
+}
