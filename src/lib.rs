@@ -6,7 +6,7 @@
 //! 1. [`proxy`] has bound the addresses and started a worker for each core: `conn::worker` accepts, and where a proxy in
 //!    front says who the client is, `conn::proxied` reads it.
 //! 2. `conn::http1` waits for a request, holding nothing, and reads its head: `http::head` says what it means, or which
-//!    [`Refusal`] it gets.
+//!    [`Refusal`] it gets. Each request of an HTTP/2 connection, `conn::http2`, is to it a client that speaks HTTP/1.
 //! 3. [`bounce::Decide`] says where it goes. [`bounce::Routes`], the published [`table::Table`], is one who decides; a
 //!    closure is another.
 //! 4. [`table::site::Site`] picks an instance; `upstream::idle` has a connection to it, or `upstream::connect` makes one.
@@ -38,7 +38,7 @@
 //!
 //! `table` and `http` do no IO and know no clock · `http` knows no tokio · `net` knows no HTTP · `conn` knows neither
 //! `config` nor `ops` · nothing but `main` knows `cli` · toml, notify and annotated errors stay in `config` · hyper stays
-//! out of the HTTP/1 path: it serves the demo's backends only · `unsafe` is nowhere.
+//! out of the HTTP/1 path: it serves the demo's backends only · h2 stays in `conn::http2` · `unsafe` is nowhere.
 //!
 //! # Example
 //!

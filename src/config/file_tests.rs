@@ -54,6 +54,8 @@ fn every_key_arrives_in_its_place() {
          send = \"6s\"\nidle = \"7s\"\nbackend_idle = \"8s\"\ntunnel = \"9m\"\nhalf_closed = \"11s\"\ndrain = \"10s\"\n\
          [limits]\nhead = 2000\ntarget = 300\nfields = 9\nbody = \"1MiB\"\nresponse_head = 2001\nchunk_line = 65\n\
          leftover = 0\nconnections = 5\nbackend_idle = 6\n\
+         [http2]\nstreams = 7\nstream_window = 70000\nconnection_window = \"1MiB\"\nsend_buffer = 16384\nresets = 8\n\
+         prior_knowledge = true\n\
          [forwarded]\nsend = \"both\"\ntrust = [\"10.1.2.3/8\", \"::1\"]\n[errors]\nfield = false\n\
          [log]\naccess = \"/var/log/carom\"\nformat = \"json\"\n",
     );
@@ -89,6 +91,14 @@ fn every_key_arrives_in_its_place() {
                 leftover: 0,
                 connections: 5,
                 backend_idle: 6,
+            },
+            http2: Http2 {
+                streams: 7,
+                stream_window: 70_000,
+                connection_window: 1 << 20,
+                send_buffer: 16_384,
+                resets: 8,
+                prior_knowledge: true,
             },
             forwarding: Forwarding {
                 send: ForwardedFields::Both,
@@ -126,6 +136,8 @@ fn what_is_wrong_says_what_would_be_right() {
         ("[timeouts]\nheed = \"1s\"", "2:1", "did you mean `head`?"),
         ("[limits]\nhead = 10", "2:8", "1024 to 16777216 bytes"),
         ("[limits]\nfields = 5000", "2:10", "8 to 1024"),
+        ("[http2]\nstream_window = 65534", "2:17", "65535 to 2147483647 bytes"),
+        ("[http2]\nstreams = 0", "2:11", "1 to 65536"),
         ("[forwarded]\nsend = \"x-forward\"", "2:8", "did you mean `x-forwarded`?"),
         ("[forwarded]\ntrust = [\"10.0.0.0/99\"]", "2:10", "10.0.0.0/8"),
         ("[log]\nformat = \"combined\"", "2:10", "not yet"),

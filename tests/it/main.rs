@@ -11,6 +11,7 @@
 //! | [`support::inside`] | the library, in this process |
 //! | [`support::origin`] | a backend that does as it is told and keeps what it saw |
 //! | [`support::client`] | a client that does as it is told and reads strictly |
+//! | [`support::http2`] | a client of HTTP/2 that does as it should |
 //! | [`support::wire`] | HTTP/1 as both of them read it: an own reader that takes nothing odd |
 #![allow(
     clippy::unwrap_used,
@@ -57,6 +58,9 @@ mod proxy_protocol;
 
 /// The end: signals, what is in flight, exit codes, and a start that can't be.
 mod stop;
+
+/// HTTP/2 in front: what each stream becomes, what is refused, limits and floods.
+mod http2;
 
 /// One access line a request, and what it says.
 mod log;

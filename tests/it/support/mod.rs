@@ -2,6 +2,7 @@
 
 pub mod carom;
 pub mod client;
+pub mod http2;
 pub mod inside;
 pub mod origin;
 pub mod wire;
