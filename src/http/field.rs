@@ -1,5 +1,7 @@
 //! The fields that a proxy must know by name, and the lines of a head that it has split.
 
+use std::ops::Deref;
+
 /// What a field means to a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -61,16 +63,31 @@ const BY_LENGTH: [(usize, usize); 18] = {
     ranges
 };
 
+/// For each length of a name, the letters that its candidates in [`NAMES`] begin with, the first letter in the lowest bit.
+const BEGINNINGS: [u32; 18] = {
+    let mut letters = [0; 18];
+    let mut index = 0;
+    while index < NAMES.len() {
+        letters[NAMES[index].1.len()] |= 1 << (NAMES[index].1[0] - b'a');
+        index += 1;
+    }
+    letters
+};
+
 impl Kind {
     /// What a name means, letter case aside.
     pub(crate) fn of(name: &[u8]) -> Self {
-        let Some(first) = name.first().map(u8::to_ascii_lowercase) else {
-            return Self::Plain;
-        };
+        // A name that means something, or looks as if, begins with a letter, and most others are told by it.
+        let letter = name.first().map_or(u8::MAX, |first| first.to_ascii_lowercase().wrapping_sub(b'a'));
+        let candidates = BEGINNINGS.get(name.len()).copied().unwrap_or(0) | 1 << (b'x' - b'a');
+        if letter < 26 && candidates >> letter & 1 == 1 { Self::compared(name) } else { Self::Plain }
+    }
+
+    fn compared(name: &[u8]) -> Self {
+        let first = name.first().map_or(0, u8::to_ascii_lowercase);
         let (from, to) = BY_LENGTH.get(name.len()).copied().unwrap_or_default();
-        // A look-alike begins like the name it is taken for: that is a letter.
         for (kind, spelling) in NAMES[from..to].iter().filter(|(_, spelling)| spelling.first() == Some(&first)) {
-            if name.eq_ignore_ascii_case(spelling) {
+            if is_spelt(name, spelling) {
                 return *kind;
             }
             if looks_alike(name, spelling) && !matches!(kind, Self::Accept | Self::Expect) {
@@ -87,8 +104,53 @@ impl Kind {
     }
 }
 
+/// Some kinds of fields: those that a head has, so that nobody looks through it for what isn't there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kinds(u32);
+
+impl Kinds {
+    pub(crate) const fn of(kinds: &[Kind]) -> Self {
+        let mut bits = 0;
+        let mut index = 0;
+        while index < kinds.len() {
+            bits |= 1 << kinds[index] as u32;
+            index += 1;
+        }
+        Self(bits)
+    }
+
+    pub(crate) const fn any_of(self, kinds: &[Kind]) -> bool {
+        self.0 & Self::of(kinds).0 != 0
+    }
+
+    /// Whether there are others than these.
+    pub(crate) const fn any_but(self, kinds: &[Kind]) -> bool {
+        self.0 & !Self::of(kinds).0 != 0
+    }
+
+    fn insert(&mut self, kind: Kind) {
+        self.0 |= Self::of(&[kind]).0;
+    }
+}
+
 /// How the names begin of all other fields that say who the client is: `X-Forwarded-Port`, `X-Forwarded-Prefix`.
 const X_FORWARDED: &[u8] = b"x-forwarded-";
+
+/// Whether a name, letter case aside, is `spelling`, which is lower-case and as long. A token has no byte that the bit for
+/// lower case would turn into a hyphen or a digit. By words, which overlap: it is done for most fields of a head.
+fn is_spelt(name: &[u8], spelling: &[u8]) -> bool {
+    let differs = |a: &[u8; 8], b: &[u8; 8]| (u64::from_ne_bytes(*a) | LOWER) ^ u64::from_ne_bytes(*b);
+    let words = |bytes: &'_ [u8]| Some((*bytes.first_chunk::<8>()?, *bytes.last_chunk::<8>()?));
+    match (words(name), words(spelling)) {
+        (Some(name_words), Some(words)) if name.len() <= 16 => {
+            differs(&name_words.0, &words.0) | differs(&name_words.1, &words.1) == 0
+        }
+        _ => name.eq_ignore_ascii_case(spelling),
+    }
+}
+
+/// In each byte, the bit that makes a letter lower-case.
+const LOWER: u64 = 0x2020_2020_2020_2020;
 
 fn looks_alike(name: &[u8], spelling: &[u8]) -> bool {
     let alike = |(&a, &b): (&u8, &u8)| a.eq_ignore_ascii_case(&b) || (b == b'-' && !a.is_ascii_alphanumeric());
@@ -125,35 +187,62 @@ impl Field {
     }
 }
 
-/// Splits the lines that httparse has found in `head` (which ends with its empty line) into `fields`, and gives where
-/// the first begins. `None` when a line does not end with CRLF: httparse takes a bare LF, and the next reader may not.
-pub(crate) fn split(head: &[u8], parsed: &[httparse::Header<'_>], fields: &mut Vec<Field>) -> Option<usize> {
-    fields.clear();
-    let base = head.as_ptr() as usize;
-    let last = head.len().checked_sub(2)?;
-    for header in parsed {
-        let start = offset(header.name.as_ptr() as usize, base)?;
-        let value_start = if header.value.is_empty() { 0 } else { offset(header.value.as_ptr() as usize, base)? };
-        let name_end = start + u32::try_from(header.name.len()).ok()?;
-        fields.push(Field {
-            start,
-            name_end,
-            value_start,
-            value_end: value_start + u32::try_from(header.value.len()).ok()?,
-            end: 0,
-            kind: Kind::of(header.name.as_bytes()),
-            nominated: false,
-        });
+/// The field lines of a head, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    lines: Vec<Field>,
+    /// Which kinds there are among them.
+    pub(crate) kinds: Kinds,
+    /// Where the first begins.
+    pub(crate) start: usize,
+}
+
+impl Deref for Fields {
+    type Target = [Field];
+
+    fn deref(&self) -> &[Field] {
+        &self.lines
     }
-    let mut end = u32::try_from(last).ok()?;
-    let mut whole = head.ends_with(b"\r\n");
-    for field in fields.iter_mut().rev() {
-        field.end = end;
-        whole &= head[..end as usize].ends_with(b"\r\n");
-        end = field.start;
+}
+
+impl Fields {
+    /// Takes the lines that httparse has found in `head` (which ends with its empty line). `None` when one does not end
+    /// with CRLF: httparse takes a bare LF, and the next reader may not.
+    pub(crate) fn assign(&mut self, head: &[u8], parsed: &[httparse::Header<'_>]) -> Option<()> {
+        self.lines.clear();
+        self.kinds = Kinds::default();
+        let base = head.as_ptr() as usize;
+        let last = u32::try_from(head.len().checked_sub(2)?).ok()?;
+        let mut whole = head.ends_with(b"\r\n");
+        self.start = last as usize;
+        for header in parsed {
+            let start = offset(header.name.as_ptr() as usize, base)?;
+            whole &= head[..start as usize].ends_with(b"\r\n");
+            match self.lines.last_mut() {
+                Some(before) => before.end = start,
+                None => self.start = start as usize,
+            }
+            let value_start = if header.value.is_empty() { 0 } else { offset(header.value.as_ptr() as usize, base)? };
+            let kind = Kind::of(header.name.as_bytes());
+            self.kinds.insert(kind);
+            self.lines.push(Field {
+                start,
+                name_end: start + u32::try_from(header.name.len()).ok()?,
+                value_start,
+                value_end: value_start + u32::try_from(header.value.len()).ok()?,
+                end: last,
+                kind,
+                nominated: false,
+            });
+        }
+        whole &= head[..last as usize].ends_with(b"\r\n");
+        whole.then_some(())
     }
-    whole &= head[..end as usize].ends_with(b"\r\n");
-    whole.then_some(end as usize)
+
+    /// All lines as they came.
+    pub(crate) fn bytes<'a>(&self, head: &'a [u8]) -> &'a [u8] {
+        &head[self.start..self.last().map_or(self.start, |last| last.end as usize)]
+    }
 }
 
 fn offset(pointer: usize, base: usize) -> Option<u32> {
@@ -178,8 +267,12 @@ const MOST_NOMINATED: usize = 64;
 
 /// Reads the `Connection` fields and marks the fields that they name. Never those that frame or address the message:
 /// taking them away would turn it into another one. `None` when too many are named.
-pub(crate) fn connection(bytes: &[u8], fields: &mut [Field]) -> Option<Connection> {
+pub(crate) fn connection(bytes: &[u8], fields: &mut Fields) -> Option<Connection> {
     let mut connection = Connection::default();
+    if !fields.kinds.any_of(&[Kind::Connection]) {
+        return Some(connection);
+    }
+    let fields = &mut fields.lines;
     let mut nominated = 0;
     for index in 0..fields.len() {
         if fields[index].kind != Kind::Connection {
@@ -218,9 +311,12 @@ pub(crate) struct Lengths {
 }
 
 /// Reads the fields that say where the body ends (RFC 9112 section 6).
-pub(crate) fn lengths(bytes: &[u8], fields: &[Field]) -> Result<Lengths, &'static str> {
+pub(crate) fn lengths(bytes: &[u8], fields: &Fields) -> Result<Lengths, &'static str> {
     let mut lengths = Lengths::default();
-    for field in fields {
+    if !fields.kinds.any_of(&[Kind::ContentLength, Kind::TransferEncoding]) {
+        return Ok(lengths);
+    }
+    for field in fields.iter() {
         match field.kind {
             Kind::ContentLength if lengths.length.is_some() => return Err("Content-Length is repeated"),
             Kind::ContentLength => {

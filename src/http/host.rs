@@ -17,6 +17,17 @@ pub struct Host {
     port: Option<u16>,
 }
 
+/// The bytes of host names, dots between labels included.
+const NAME_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        byte += 1;
+    }
+    table
+};
+
 /// Why some bytes are no host. The text says what is wrong, for the `400` and for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadHost(pub &'static str);
@@ -73,20 +84,20 @@ impl Host {
         if name.is_empty() || name.len() > LONGEST_NAME {
             return Err(BadHost("the name is empty or longer than 253 bytes"));
         }
-        let mut label = 0_usize;
+        let mut before = b'.';
         for &byte in name {
-            match byte {
-                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => label += 1,
-                b'A'..=b'Z' => label += 1,
-                b'.' if label > 0 => label = 0,
-                b'.' => return Err(BadHost("the name has an empty label")),
-                _ => return Err(BadHost("the name has a byte that no host name has")),
+            match NAME_BYTES[usize::from(byte)] {
+                true if before == b'.' && byte == b'.' => return Err(BadHost("the name has an empty label")),
+                true => before = byte,
+                false => return Err(BadHost("the name has a byte that no host name has")),
             }
-            self.name.push(char::from(byte.to_ascii_lowercase()));
         }
-        if label == 0 {
+        if before == b'.' {
             return Err(BadHost("the name has an empty label"));
         }
+        // Only ASCII is left.
+        self.name.push_str(std::str::from_utf8(name).unwrap_or_default());
+        self.name.make_ascii_lowercase();
         Ok(port)
     }
 

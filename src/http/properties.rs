@@ -120,7 +120,7 @@ fn in_pieces<H: Default>(
 /// All that can be learnt of a request's head. (What is left of an earlier host, behind a flag, can't.)
 fn meaning(bytes: &[u8], head: &RequestHead) -> String {
     let first = (head.method(bytes), head.target(bytes), head.minor, head.host(), head.host_text(bytes));
-    let places = (head.length, head.authority, head.fields_start, &head.fields);
+    let places = (head.length, head.authority, head.fields.start, &head.fields);
     let flags = (head.keep_alive, head.upgrade, head.te_trailers, head.expects_continue);
     let kind = (head.framing, head.is_head, head.is_idempotent, head.wants_html);
     format!("{first:?} {places:?} {flags:?} {kind:?}")

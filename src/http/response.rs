@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use crate::http::body::Framing;
-use crate::http::field::{self, Field, Kind};
+use crate::http::field::{self, Fields, Kind};
 use crate::http::head::{self, Parsed};
 use crate::http::refuse::Refusal;
 use crate::settings::{Limits, MOST_FIELDS};
@@ -13,8 +13,7 @@ use crate::settings::{Limits, MOST_FIELDS};
 pub(crate) struct ResponseHead {
     /// Of the whole head, with its empty line.
     pub(crate) length: usize,
-    pub(crate) fields_start: usize,
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Fields,
     pub(crate) minor: u8,
     pub(crate) status: u16,
     pub(crate) framing: Framing,
@@ -42,7 +41,7 @@ impl ResponseHead {
         };
         let head = &bytes[..length];
         let bare = Refusal::BackendGarbled("the site's server sent a line that does not end with CR LF");
-        self.fields_start = field::split(head, response.headers, &mut self.fields).ok_or(bare)?;
+        self.fields.assign(head, response.headers).ok_or(bare)?;
         let (Some(status), Some(minor)) = (response.code, response.version) else {
             return Err(Refusal::BackendGarbled("the site's server sent a malformed status line"));
         };
@@ -72,7 +71,7 @@ impl ResponseHead {
         };
         self.keep_alive =
             !connection.close && (self.minor == 1 || connection.keep_alive) && self.framing != Framing::UntilClose;
-        self.upgrade = connection.upgrade && self.fields.iter().any(|field| field.kind == Kind::Upgrade);
+        self.upgrade = connection.upgrade && self.fields.kinds.any_of(&[Kind::Upgrade]);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use crate::http::body::{Framing, is_token};
-use crate::http::field::{Field, Kind};
+use crate::http::field::{Field, Fields, Kind};
 use crate::http::head::RequestHead;
 use crate::http::host::Host;
 use crate::http::response::ResponseHead;
@@ -82,13 +82,16 @@ impl Changes {
     }
 }
 
+/// What goes on to the backend as it is, unless a `Connection` field or a decision says otherwise.
+const ALWAYS_KEPT: [Kind; 5] = [Kind::Plain, Kind::Host, Kind::ContentLength, Kind::TransferEncoding, Kind::Accept];
+
 /// Writes the request head that goes to the backend behind what `out` has.
 pub(crate) fn request(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin, changes: &Changes) {
     request_line(out, bytes, head, changes);
     if let Some((start, end)) = head.authority.filter(|_| !changes.sets(b"host")) {
         field(out, b"Host", &bytes[start..end]);
     }
-    copy_kept(out, bytes, head.fields_start, &head.fields, |kept| match kept.kind {
+    let keep = |kept: &Field| match kept.kind {
         _ if changes.sets(kept.name(bytes)) => false,
         Kind::Host => head.authority.is_none(),
         Kind::Connection | Kind::KeepAlive | Kind::ProxyConnection | Kind::Te => false,
@@ -103,7 +106,11 @@ pub(crate) fn request(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origi
         Kind::Forwarded => origin.trusted && is_forwarded(kept.value(bytes)),
         Kind::XForwardedFor | Kind::XForwardedProto | Kind::XForwardedHost | Kind::OtherForwarding => origin.trusted,
         _ => true,
-    });
+    };
+    match changes.fields.is_empty() && head.authority.is_none() && !head.fields.kinds.any_but(&ALWAYS_KEPT) {
+        true => out.extend_from_slice(head.fields.bytes(bytes)),
+        false => copy_kept(out, bytes, &head.fields, keep),
+    }
     match (head.upgrade, head.te_trailers) {
         (true, true) => out.extend_from_slice(b"TE: trailers\r\nConnection: upgrade, TE\r\n"),
         (true, false) => out.extend_from_slice(b"Connection: upgrade\r\n"),
@@ -128,7 +135,7 @@ fn request_line(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, changes: &C
     let hostless = head.host().is_none() && !changes.sets(b"host");
     let changed = changes.method.is_some() || changes.target.is_some();
     if head.authority.is_none() && !changed && (head.minor == 1 || hostless) {
-        out.extend_from_slice(&bytes[..head.fields_start]);
+        out.extend_from_slice(&bytes[..head.fields.start]);
         return;
     }
     let target = changes.target.as_deref().unwrap_or_else(|| head.target(bytes));
@@ -142,13 +149,13 @@ fn request_line(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, changes: &C
 }
 
 /// Copies the lines that `keep` keeps, in runs.
-fn copy_kept(out: &mut Vec<u8>, bytes: &[u8], start: usize, fields: &[Field], keep: impl Fn(&Field) -> bool) {
-    let mut run = start;
+fn copy_kept(out: &mut Vec<u8>, bytes: &[u8], fields: &Fields, keep: impl Fn(&Field) -> bool) {
+    let mut run = fields.start;
     for dropped in fields.iter().filter(|field| !keep(field)) {
         out.extend_from_slice(&bytes[run..dropped.start as usize]);
         run = dropped.end as usize;
     }
-    let end = fields.last().map_or(start, |last| last.end as usize);
+    let end = fields.start + fields.bytes(bytes).len();
     out.extend_from_slice(&bytes[run..end]);
 }
 
@@ -200,14 +207,24 @@ fn x_forwarded_for(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: 
 fn address(out: &mut Vec<u8>, address: IpAddr) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
+            let (mut text, mut length) = (*b"255.255.255.255", 0);
             for (index, octet) in address.octets().into_iter().enumerate() {
+                let mut put = |byte| {
+                    text[length] = byte;
+                    length += 1;
+                };
                 if index > 0 {
-                    out.push(b'.');
+                    put(b'.');
                 }
-                let digits = [octet / 100, octet / 10 % 10, octet % 10];
-                let zeros = digits[..2].iter().take_while(|&&digit| digit == 0).count();
-                out.extend(digits[zeros..].iter().map(|digit| b'0' + digit));
+                if octet >= 100 {
+                    put(b'0' + octet / 100);
+                }
+                if octet >= 10 {
+                    put(b'0' + octet / 10 % 10);
+                }
+                put(b'0' + octet % 10);
             }
+            out.extend_from_slice(&text[..length]);
         }
         // Writing into a Vec can't fail.
         IpAddr::V6(address) => drop(write!(out, "{address}")),
@@ -310,12 +327,17 @@ pub(crate) fn response(
         Kind::TransferEncoding => !bodiless && !dechunk,
         _ => !kept.nominated,
     };
-    if persistence == Persistence::Silent && head.minor == 1 && head.status != 426 && head.fields.iter().all(keep) {
+    // What `keep` comes to when the connection silently goes on, without a look at each field.
+    let kinds = head.fields.kinds;
+    let drops = kinds.any_of(&[Kind::Connection, Kind::KeepAlive, Kind::ProxyConnection, Kind::Upgrade])
+        || bodiless && kinds.any_of(&[Kind::ContentLength])
+        || (bodiless || dechunk) && kinds.any_of(&[Kind::TransferEncoding]);
+    if persistence == Persistence::Silent && head.minor == 1 && head.status != 426 && !drops {
         return false;
     }
     out.extend_from_slice(b"HTTP/1.1");
-    out.extend_from_slice(&bytes[8..head.fields_start]);
-    copy_kept(out, bytes, head.fields_start, &head.fields, keep);
+    out.extend_from_slice(&bytes[8..head.fields.start]);
+    copy_kept(out, bytes, &head.fields, keep);
     let connection: &[u8] = match persistence {
         _ if head.status == 426 && persistence == Persistence::Close => b"Connection: close, upgrade\r\n",
         _ if head.status == 426 && persistence == Persistence::KeepAlive => b"Connection: keep-alive, upgrade\r\n",
