@@ -4,6 +4,8 @@
 //! answer or forward. Every request is decided on its own, also behind another one on the same connection.
 
 use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
@@ -37,8 +39,9 @@ const LAST_CALL: Duration = Duration::from_millis(500);
 /// The line with which HTTP/2 begins; no request of HTTP/1 does (RFC 9113 section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
 
-/// A client's connection.
-struct Connection<'a> {
+/// A client's connection. What a connection that waits for a request costs is this, and little more: its steps borrow
+/// it, and what they need besides is boxed while they run.
+pub(crate) struct Connection {
     stream: Stream,
     /// The client has closed its side.
     ended: bool,
@@ -47,9 +50,8 @@ struct Connection<'a> {
     arrival: Arrival,
     /// A backend's connection that speaks of this client, and so serves no other.
     own: Option<Box<Own>>,
-    worker: &'a Worker,
-    ticket: &'a Ticket,
-    settings: &'a Settings,
+    worker: Rc<Worker>,
+    ticket: Ticket,
 }
 
 /// A backend's connection that waits for the next request of one client.
@@ -116,7 +118,8 @@ pub(super) struct Foreknown {
 
 /// What is written down about a request while it runs.
 struct Notes {
-    started: Instant,
+    /// Only where somebody wants to know.
+    started: Option<Instant>,
     method: Vec<u8>,
     target: Vec<u8>,
     host: String,
@@ -126,81 +129,78 @@ struct Notes {
     reason: Option<(&'static str, Fault)>,
 }
 
-/// A client that has turned out to speak HTTP/2 without having been asked, and what it has sent.
-pub(crate) struct Http2(pub(crate) Stream, pub(crate) Buffer, pub(crate) Arrival);
+impl Connection {
+    pub(crate) fn new(stream: Stream, arrival: Arrival, worker: Rc<Worker>, ticket: Ticket) -> Self {
+        Self { stream, ended: false, may_be_http2: false, arrival, own: None, worker, ticket }
+    }
 
-/// Serves a connection to its end.
-pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Worker, ticket: &Ticket) -> Option<Http2> {
-    ticket.attend().await;
-    let mut connection = Connection::new(stream, arrival, worker, ticket);
-    let mut first = true;
-    while connection.awaits_request(first).await {
-        let mut exchange = worker.exchange();
-        match connection.first_read(&mut exchange).await {
-            Poll::Ready(true) => {}
-            Poll::Ready(false) => {
-                worker.recycle(exchange);
-                return None;
+    /// What is left of it for another protocol.
+    pub(crate) fn into_parts(self) -> (Stream, Arrival, Rc<Worker>, Ticket) {
+        (self.stream, self.arrival, self.worker, self.ticket)
+    }
+
+    /// Serves it to its end. Where the client has turned out to speak HTTP/2 without having been asked: gives what it has
+    /// sent.
+    pub(crate) async fn serve(&mut self) -> Option<Buffer> {
+        self.ticket.attend().await;
+        let mut first = true;
+        while self.awaits_request(first).await {
+            let mut exchange = self.worker.exchange();
+            match self.first_read(&mut exchange).await {
+                Poll::Ready(true) => {}
+                Poll::Ready(false) => {
+                    self.worker.recycle(exchange);
+                    return None;
+                }
+                Poll::Pending => {
+                    self.worker.recycle(exchange);
+                    continue;
+                }
             }
-            Poll::Pending => {
-                worker.recycle(exchange);
-                continue;
+            self.may_be_http2 = first && self.settings().http2.prior_knowledge;
+            first = false;
+            // Boxed for as long as it runs: what a request needs, a connection that waits for one need not hold.
+            let next = Box::pin(self.requests(&mut exchange)).await;
+            if let Next::Linger = next {
+                Box::pin(self.linger(&mut exchange)).await;
+            }
+            let early = matches!(next, Next::Http2).then(|| exchange.swap_buffers(|| self.worker.buffers.get()).0);
+            self.worker.recycle(exchange);
+            match next {
+                Next::Keep => {}
+                Next::Close | Next::Linger => return None,
+                Next::Tunnel(switched) => {
+                    Box::pin(self.tunnel(*switched)).await;
+                    return None;
+                }
+                Next::Http2 => return early,
             }
         }
-        connection.may_be_http2 = first && connection.settings.http2.prior_knowledge;
-        first = false;
-        // Boxed for as long as it runs: what a request needs, a connection that waits for one need not hold.
-        let next = Box::pin(connection.requests(&mut exchange)).await;
+        None
+    }
+
+    /// Serves one request that another protocol has been translated into.
+    pub(super) async fn serve_one(&mut self, foreknown: Foreknown) {
+        self.ticket.attend().await;
+        let mut exchange = self.worker.exchange();
+        self.ticket.arm(self.settings().timeouts.head);
+        let next = self.request(&mut exchange, foreknown).await;
         if let Next::Linger = next {
-            connection.linger(&mut exchange).await;
+            Box::pin(self.linger(&mut exchange)).await;
         }
-        let early = matches!(next, Next::Http2).then(|| exchange.swap_buffers(|| worker.buffers.get()).0);
-        worker.recycle(exchange);
-        match next {
-            Next::Keep => {}
-            Next::Close | Next::Linger => return None,
-            // Boxed, so that connections that never become tunnels hold no room for one.
-            Next::Tunnel(switched) => {
-                Box::pin(connection.tunnel(*switched)).await;
-                return None;
-            }
-            Next::Http2 => return early.map(|early| Http2(connection.stream, early, connection.arrival)),
+        self.worker.recycle(exchange);
+        if let Next::Tunnel(switched) = next {
+            Box::pin(self.tunnel(*switched)).await;
         }
     }
-    None
-}
 
-/// Serves one request that another protocol has been translated into.
-pub(super) async fn serve_one(
-    stream: Stream,
-    foreknown: Foreknown,
-    arrival: Arrival,
-    worker: &Worker,
-    ticket: &Ticket,
-) {
-    ticket.attend().await;
-    let mut connection = Connection::new(stream, arrival, worker, ticket);
-    let mut exchange = worker.exchange();
-    ticket.arm(connection.settings.timeouts.head);
-    let next = connection.request(&mut exchange, foreknown).await;
-    if let Next::Linger = next {
-        connection.linger(&mut exchange).await;
-    }
-    worker.recycle(exchange);
-    if let Next::Tunnel(switched) = next {
-        Box::pin(connection.tunnel(*switched)).await;
-    }
-}
-
-impl<'a> Connection<'a> {
-    fn new(stream: Stream, arrival: Arrival, worker: &'a Worker, ticket: &'a Ticket) -> Self {
-        let settings = &*worker.shared.settings;
-        Self { stream, ended: false, may_be_http2: false, arrival, own: None, worker, ticket, settings }
+    fn settings(&self) -> &Settings {
+        &self.worker.shared.settings
     }
 
     /// Waits for the first byte of a request. Holds no buffer meanwhile.
     async fn awaits_request(&mut self, first: bool) -> bool {
-        let timeouts = &self.settings.timeouts;
+        let timeouts = &self.worker.shared.settings.timeouts;
         let mut draining = false;
         self.ticket.begin_idling();
         self.ticket.arm(if first { timeouts.head } else { timeouts.idle });
@@ -242,7 +242,7 @@ impl<'a> Connection<'a> {
             skip_empty_lines(&mut exchange.from_client);
             match next {
                 // What came before the client closed its side is still answered.
-                Next::Keep if !exchange.from_client.is_empty() => self.ticket.arm(self.settings.timeouts.head),
+                Next::Keep if !exchange.from_client.is_empty() => self.ticket.arm(self.settings().timeouts.head),
                 Next::Keep if self.ended => return Next::Close,
                 next => return next,
             }
@@ -251,8 +251,9 @@ impl<'a> Connection<'a> {
 
     /// Carries one request from its first byte to its last.
     async fn request(&mut self, exchange: &mut Exchange, foreknown: Foreknown) -> Next {
-        let mut notes = Notes::new();
-        exchange.begin();
+        let is_observed = self.worker.is_observed();
+        let mut notes = Notes::new(is_observed);
+        exchange.begin(is_observed);
         exchange.accept = foreknown.accept;
         let read = match foreknown.refused {
             Some(refusal) => Some(Err(refusal)),
@@ -264,14 +265,14 @@ impl<'a> Connection<'a> {
             Some(Err(_)) if may_be_http2 && exchange.from_client.data().starts_with(HTTP2_PREFACE) => {
                 return Next::Http2;
             }
-            Some(Ok(())) => exchange.expect_body(&self.settings.limits),
+            Some(Ok(())) => exchange.expect_body(&self.settings().limits),
             Some(Err(refusal)) => {
                 let next = self.refuse(exchange, refusal, &mut notes).await;
                 self.tell(&exchange.counts, &notes);
                 return next;
             }
         }
-        if self.worker.is_observed() {
+        if is_observed {
             notes.head(exchange);
         }
         let Bounce { to, changes } = self.decide(exchange).await;
@@ -290,8 +291,8 @@ impl<'a> Connection<'a> {
 
     /// Reads a head, whole, before the deadline that is set. `None` when the client has gone without a request.
     async fn read_head(&mut self, exchange: &mut Exchange) -> Option<Result<(), Refusal>> {
-        let (stream, limits) = (&mut self.stream, &self.settings.limits);
-        let reading = async {
+        let (stream, limits) = (&mut self.stream, &self.worker.shared.settings.limits);
+        let reading = pin!(async {
             let mut seen = 0;
             loop {
                 skip_empty_lines(&mut exchange.from_client);
@@ -312,7 +313,7 @@ impl<'a> Connection<'a> {
                     Ok(_) => {}
                 }
             }
-        };
+        });
         match self.ticket.until_due(reading).await {
             Ok(read) => read,
             Err(Elapsed) if exchange.from_client.is_empty() => None,
@@ -420,18 +421,19 @@ impl<'a> Connection<'a> {
 
     /// Writes the request as the backend gets it.
     fn prepare(&self, exchange: &mut Exchange, changes: &Changes) -> Result<(), Refusal> {
-        let forwarding = &self.settings.forwarding;
+        let forwarding = &self.settings().forwarding;
         let origin = Origin {
             peer: self.arrival.client.ip(),
             trusted: forwarding.trusts(self.arrival.client.ip()),
             scheme: "http",
             fields: forwarding.send,
         };
-        exchange.prepare(&origin, changes, &self.settings.limits)
+        exchange.prepare(&origin, changes, &self.settings().limits)
     }
 
     async fn exchange(&mut self, exchange: &mut Exchange, backend: &mut Stream) -> Ended {
-        exchange.run(&mut self.stream, &mut self.ended, backend, self.ticket, self.settings).await
+        let settings = &self.worker.shared.settings;
+        exchange.run(&mut self.stream, &mut self.ended, backend, &self.ticket, settings).await
     }
 
     /// What an exchange leaves of the client's connection.
@@ -466,13 +468,13 @@ impl<'a> Connection<'a> {
         // A client has one such connection: to another backend, this one makes room.
         let Own { stream, id, since } = *self.own.take()?;
         let quiet = if surely { stream.is_surely_quiet() } else { stream.is_quiet() };
-        let fit = id == backend.id() && since.elapsed() < self.settings.timeouts.backend_idle && quiet;
+        let fit = id == backend.id() && since.elapsed() < self.settings().timeouts.backend_idle && quiet;
         fit.then_some(stream)
     }
 
     fn keep(&mut self, backend: &Arc<Backend>, stream: Stream) {
         if backend.link().send_proxy.is_none() {
-            self.worker.idle.put(backend, stream);
+            self.worker.keep(backend, stream);
         } else if stream.is_quiet() || stream.settles() {
             self.own = Some(Box::new(Own { stream, id: backend.id(), since: Instant::now() }));
         }
@@ -482,7 +484,7 @@ impl<'a> Connection<'a> {
         let ends = backend.link().send_proxy.map(|version| (version, self.arrival.ends(&self.stream)));
         // Boxed, since it is rare and large, and every request would hold room for it.
         let connecting = Box::pin(connect::connect(backend, ends));
-        match self.ticket.within(self.settings.timeouts.connect, connecting).await {
+        match self.ticket.within(self.settings().timeouts.connect, connecting).await {
             Ok(connected) => connected,
             Err(Elapsed) => Err(Refusal::ConnectTimeout),
         }
@@ -493,8 +495,9 @@ impl<'a> Connection<'a> {
         if exchange.is_received() {
             return true;
         }
-        let skipping = exchange.skip_body(&mut self.stream, &self.settings.limits);
-        self.ticket.within(self.settings.timeouts.body, skipping).await == Ok(true)
+        let settings = &self.worker.shared.settings;
+        let skipping = pin!(exchange.skip_body(&mut self.stream, &settings.limits));
+        self.ticket.within(settings.timeouts.body, skipping).await == Ok(true)
     }
 
     async fn redirect(&mut self, exchange: &mut Exchange, redirect: &Redirect) -> Next {
@@ -526,7 +529,7 @@ impl<'a> Connection<'a> {
         let keep = exchange.head.keep_alive
             && !nothing_follows
             && !self.ticket.is_draining()
-            && exchange.rest_can_be_skipped(&self.settings.limits);
+            && exchange.rest_can_be_skipped(&self.settings().limits);
         let head = &exchange.head;
         // What is left of the last head says nothing of one that could not be read.
         let known = head.length > 0;
@@ -535,7 +538,7 @@ impl<'a> Connection<'a> {
             http10: known && head.minor == 0,
             to_head: known && head.is_head,
             html: known && head.wants_html,
-            error_field: self.settings.error_field,
+            error_field: self.settings().error_field,
         };
         let mut out = Vec::with_capacity(512);
         write(&mut out, manner);
@@ -554,7 +557,7 @@ impl<'a> Connection<'a> {
     async fn send(&mut self, bytes: &[u8]) -> bool {
         let stream = &mut self.stream;
         let mut sent = 0;
-        let sending = async {
+        let sending = pin!(async {
             while sent < bytes.len() {
                 match poll_fn(|cx| stream.poll_write(cx, &bytes[sent..])).await {
                     Ok(0) | Err(_) => return false,
@@ -562,8 +565,8 @@ impl<'a> Connection<'a> {
                 }
             }
             true
-        };
-        self.ticket.within(self.settings.timeouts.send, sending).await == Ok(true)
+        });
+        self.ticket.within(self.worker.shared.settings.timeouts.send, sending).await == Ok(true)
     }
 
     /// Says that nothing more will come, and reads for a moment what the client still sends.
@@ -572,7 +575,7 @@ impl<'a> Connection<'a> {
             return;
         }
         let stream = &mut self.stream;
-        let lingering = async {
+        let lingering = pin!(async {
             let _ = poll_fn(|cx| stream.poll_shutdown(cx)).await;
             loop {
                 exchange.from_client.clear();
@@ -580,7 +583,7 @@ impl<'a> Connection<'a> {
                     break;
                 }
             }
-        };
+        });
         let _ = self.ticket.within(LINGER, lingering).await;
     }
 
@@ -588,7 +591,8 @@ impl<'a> Connection<'a> {
     async fn tunnel(&mut self, switched: Switched) {
         let Switched { mut backend, claim, early, mut notes, mut counts } = switched;
         let (client, buffers) = (&mut self.stream, &self.worker.buffers);
-        let over = tunnel::run(client, &mut backend, early, buffers, self.ticket, &self.settings.timeouts).await;
+        let timeouts = &self.worker.shared.settings.timeouts;
+        let over = tunnel::run(client, &mut backend, early, buffers, &self.ticket, timeouts).await;
         counts.received += over.to_backend;
         counts.sent += over.to_client;
         if let Some(why) = over.why {
@@ -600,10 +604,8 @@ impl<'a> Connection<'a> {
 
     /// Tells those who log and count.
     fn tell(&self, counts: &Counts, notes: &Notes) {
-        if !self.worker.is_observed() {
-            return;
-        }
-        let total = notes.started.elapsed();
+        let Some(started) = notes.started else { return };
+        let total = started.elapsed();
         self.worker.tell(&Record {
             time: SystemTime::now() - total,
             client: self.arrival.client,
@@ -616,7 +618,7 @@ impl<'a> Connection<'a> {
             route: notes.route.as_deref().map(|route| &*route.name),
             backend: notes.backend.as_deref(),
             tries: notes.tries,
-            first_byte: counts.first_byte.map(|at| at - notes.started),
+            first_byte: counts.first_byte.map(|at| at - started),
             total,
             reason: notes.reason,
         });
@@ -624,9 +626,9 @@ impl<'a> Connection<'a> {
 }
 
 impl Notes {
-    fn new() -> Self {
+    fn new(is_observed: bool) -> Self {
         Self {
-            started: Instant::now(),
+            started: is_observed.then(Instant::now),
             method: Vec::new(),
             target: Vec::new(),
             host: String::new(),

@@ -1,7 +1,7 @@
 //! The story of an HTTP/2 connection (RFC 9113).
 //!
 //! [`serve`] takes requests as they come, each in a task of its own, until the connection ends. A request is served by
-//! [`http1::serve`] like any other: [`Bridge`] is to it a client that speaks HTTP/1, so that deciding, forwarding, refusing
+//! [`http1::Connection`] like any other: [`Bridge`] is to it a client that speaks HTTP/1, so that deciding, forwarding, refusing
 //! and logging are the same for both, and what the translation writes is judged like what a client writes.
 //!
 //! Frames, header compression and flow control are h2's. It is used without hyper around it, whose server can't send
@@ -70,7 +70,7 @@ struct Open(Rc<Streams>);
 pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Rc<Worker>, ticket: &Ticket) {
     ticket.attend().await;
     // A request's stream does not know where its connection has come to.
-    let arrival = Arrival { server: arrival.server.or_else(|| stream.local_address()), ..arrival };
+    let arrival = Arrival { server: arrival.server.or_else(|| stream.local_address().map(Box::new)), ..arrival };
     let settings = &*worker.shared.settings;
     let handshake = builder(settings).handshake(stream);
     let Ok(Ok(connection)) = ticket.within(settings.timeouts.head, handshake).await else {
@@ -80,10 +80,10 @@ pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Rc<Worker>,
     while let Some((request, respond)) = poll_fn(|cx| client.poll_request(cx)).await {
         let open = Open::new(&client.streams);
         let (bridge, foreknown) = Bridge::new(request, respond, Rc::clone(&client.streams), Rc::clone(worker));
-        let (worker, arrival) = (Rc::clone(worker), arrival.clone());
+        let stream = Stream::Other(Box::new(bridge));
+        let mut connection = http1::Connection::new(stream, arrival.clone(), Rc::clone(worker), worker.ticket());
         spawn_local(async move {
-            let ticket = worker.ticket();
-            http1::serve_one(Stream::Other(Box::new(bridge)), foreknown, arrival, &worker, &ticket).await;
+            connection.serve_one(foreknown).await;
             drop(open);
         });
     }

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::bounce::Decide;
 use crate::conn::arrival::Arrival;
-use crate::conn::http1::{self, Http2};
+use crate::conn::http1::Connection;
 use crate::conn::seldom::Seldom;
 use crate::conn::{http2, proxied};
 use crate::net::buffer::Buffer;
@@ -225,18 +225,18 @@ impl Worker {
         let guest = Guest::enter(&self.shared);
         let ticket = self.sweep.enter();
         let worker = Rc::clone(self);
-        spawn_local(async move {
-            let arrival = match proxy_protocol {
-                false => Some(Arrival::directly(peer)),
-                true => proxied::arrival(&stream, peer, &worker, &ticket).await,
-            };
-            if let Some(arrival) = arrival {
-                let stream = Stream::Tcp(stream);
-                if let Some(Http2(stream, early, arrival)) = http1::serve(stream, arrival, &worker, &ticket).await {
-                    // Boxed: connections that don't become one hold no room for it.
-                    Box::pin(http2::serve(stream.behind(early), arrival, &worker, &ticket)).await;
+        if proxy_protocol {
+            spawn_local(async move {
+                if let Some(arrival) = proxied::arrival(&stream, peer, &worker, &ticket).await {
+                    serve(Connection::new(Stream::Tcp(stream), arrival, worker, ticket)).await;
                 }
-            }
+                drop(guest);
+            });
+            return;
+        }
+        let connection = Connection::new(Stream::Tcp(stream), Arrival::directly(peer), worker, ticket);
+        spawn_local(async move {
+            serve(connection).await;
             drop(guest);
         });
     }
@@ -248,7 +248,7 @@ impl Worker {
             }
             sleep(TICK).await;
             self.sweep.tick();
-            self.idle.sweep();
+            self.idle.sweep(self.sweep.now());
             if let Some(log) = &self.log {
                 log.borrow_mut().flush();
             }
@@ -275,6 +275,11 @@ impl Worker {
         backend
     }
 
+    /// Keeps a connection to a backend for the next request.
+    pub(crate) fn keep(&self, backend: &Arc<Backend>, stream: Stream) {
+        self.idle.put(backend, stream, self.sweep.now());
+    }
+
     pub(crate) fn exchange(&self) -> Box<Exchange> {
         self.exchanges.borrow_mut().pop().unwrap_or_else(|| Box::new(Exchange::new()))
     }
@@ -296,6 +301,15 @@ impl Worker {
         if let Some(log) = &self.log {
             log.borrow_mut().request(record);
         }
+    }
+}
+
+/// Serves a client's connection, whichever HTTP it speaks.
+async fn serve(mut connection: Connection) {
+    if let Some(early) = connection.serve().await {
+        let (stream, arrival, worker, ticket) = connection.into_parts();
+        // Boxed: connections that don't become one hold no room for it.
+        Box::pin(http2::serve(stream.behind(early), arrival, &worker, &ticket)).await;
     }
 }
 

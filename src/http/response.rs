@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use crate::http::body::Framing;
-use crate::http::field::{self, Fields, Kind};
+use crate::http::field::{self, Field, Fields, Kind};
 use crate::http::head::{self, Parsed};
 use crate::http::refuse::Refusal;
 use crate::settings::{Limits, MOST_FIELDS};

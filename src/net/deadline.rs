@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -110,6 +110,11 @@ impl Sweep {
         }
     }
 
+    /// The time as of the last tick, in milliseconds since a moment of its own.
+    pub(crate) fn now(&self) -> u64 {
+        self.now.get()
+    }
+
     /// Looks at every connection and wakes those that are due.
     pub(crate) fn tick(&self) {
         self.keep_time();
@@ -175,7 +180,8 @@ impl Ticket {
     /// Sets the deadline, in place of the last one.
     pub(crate) fn arm(&self, after: Duration) {
         // The time that we keep may be a tick old.
-        let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NEVER);
+        let after = after.saturating_add(TICK);
+        let after = after.as_secs().saturating_mul(1000).saturating_add(u64::from(after.subsec_millis()));
         let due = self.sweep.now.get().saturating_add(after);
         self.with(|slot| slot.due = due);
     }
@@ -218,15 +224,15 @@ impl Ticket {
     }
 
     /// Waits for something, no longer than this.
-    pub(crate) async fn within<F: Future>(&self, after: Duration, future: F) -> Result<F::Output, Elapsed> {
+    pub(crate) async fn within<F: Future + Unpin>(&self, after: Duration, future: F) -> Result<F::Output, Elapsed> {
         self.arm(after);
         self.until_due(future).await
     }
 
-    /// Waits for something, no longer than the deadline that is set.
-    pub(crate) async fn until_due<F: Future>(&self, future: F) -> Result<F::Output, Elapsed> {
-        let mut future = pin!(future);
-        let result = poll_fn(|cx| match future.as_mut().poll(cx) {
+    /// Waits for something, no longer than the deadline that is set. It is pinned by the caller, so that nobody holds room
+    /// for it twice.
+    pub(crate) async fn until_due<F: Future + Unpin>(&self, mut future: F) -> Result<F::Output, Elapsed> {
+        let result = poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
             Poll::Pending if self.is_due() => Poll::Ready(Err(Elapsed)),
             Poll::Pending => Poll::Pending,

@@ -68,6 +68,9 @@ pub(crate) struct Exchange {
 
     waits_for: Wait,
     moved: bool,
+    /// Of the response, a byte has come.
+    is_answered: bool,
+    is_timed: bool,
     /// What is counted for the log.
     pub(crate) counts: Counts,
 }
@@ -163,13 +166,18 @@ impl Exchange {
             keep_client: false,
             waits_for: Wait::ResponseHead,
             moved: false,
+            is_answered: false,
+            is_timed: false,
             counts: Counts::default(),
         }
     }
 
-    /// Forgets the last request, but not what the client has sent behind it.
-    pub(crate) fn begin(&mut self) {
+    /// Forgets the last request, but not what the client has sent behind it. Only where somebody wants to know, time is
+    /// kept: reading the clock is not free.
+    pub(crate) fn begin(&mut self, is_timed: bool) {
         self.counts = Counts::default();
+        self.is_timed = is_timed;
+        self.is_answered = false;
         self.body = Body::Done;
         self.accept = None;
         self.body_taken = 0;
@@ -270,6 +278,10 @@ impl Exchange {
                 }
             }
         }
+        // The response first: where it is all there, nobody needs to watch for a client that has gone.
+        if let Poll::Ready(ended) = self.poll_down(cx, client, *client_ended, backend, draining, limits) {
+            return Poll::Ready(ended);
+        }
         if self.up == Up::Done && !*client_ended {
             match self.watch_client(cx, client) {
                 Poll::Pending => {}
@@ -277,7 +289,7 @@ impl Exchange {
                 Poll::Ready(Err(_)) => return Poll::Ready(self.cut(Cut::ClientGone)),
             }
         }
-        self.poll_down(cx, client, *client_ended, backend, draining, limits)
+        Poll::Pending
     }
 
     fn wrote(&mut self, result: io::Result<usize>) -> io::Result<usize> {

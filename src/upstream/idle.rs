@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 
@@ -18,20 +18,22 @@ pub(crate) struct Idle {
     /// By the backend's id.
     kept: RefCell<HashMap<u64, Kept>>,
     most: usize,
-    longest: Duration,
+    /// In milliseconds.
+    longest: u64,
 }
 
 #[derive(Debug)]
 struct Kept {
     /// Gone once no table and no request names the backend: then nobody will ask for its connections.
     backend: Weak<Backend>,
-    connections: Vec<(Stream, Instant)>,
+    /// Each with when it was put here, in milliseconds of the sweep's time.
+    connections: Vec<(Stream, u64)>,
 }
 
 impl Idle {
     /// Keeps at most so many connections for each backend, each at most for so long.
     pub(crate) fn new(most: usize, longest: Duration) -> Self {
-        Self { kept: RefCell::default(), most, longest }
+        Self { kept: RefCell::default(), most, longest: u64::try_from(longest.as_millis()).unwrap_or(u64::MAX) }
     }
 
     /// A connection that has not ended as far as the reactor knows. With `surely` the kernel is asked too:
@@ -40,7 +42,7 @@ impl Idle {
         let mut kept = self.kept.borrow_mut();
         let connections = &mut kept.get_mut(&backend.id())?.connections;
         while let Some((stream, _)) = connections.pop() {
-            let alive = if surely { stream.is_surely_quiet() } else { stream.is_quiet() };
+            let alive = if surely { stream.is_surely_quiet() } else { stream.is_quiet() || stream.settles() };
             if alive {
                 return Some(stream);
             }
@@ -48,9 +50,10 @@ impl Idle {
         None
     }
 
-    /// Keeps a connection whose last response has ended where its framing said.
-    pub(crate) fn put(&self, backend: &Arc<Backend>, stream: Stream) {
-        if self.most == 0 || !(stream.is_quiet() || stream.settles()) {
+    /// Keeps a connection whose last response has ended where its framing said. Whether more came behind it is found out
+    /// when it is taken. `now` is the sweep's: nobody needs to know an idle connection's age any better.
+    pub(crate) fn put(&self, backend: &Arc<Backend>, stream: Stream, now: u64) {
+        if self.most == 0 {
             return;
         }
         let mut kept = self.kept.borrow_mut();
@@ -60,18 +63,19 @@ impl Idle {
         if kept.connections.len() >= self.most {
             kept.connections.remove(0);
         }
-        kept.connections.push((stream, Instant::now()));
+        kept.connections.push((stream, now));
     }
 
     /// Closes what has ended, grown old, or has no backend any more.
-    pub(crate) fn sweep(&self) {
+    pub(crate) fn sweep(&self, now: u64) {
         let mut kept = self.kept.borrow_mut();
         if kept.is_empty() {
             return;
         }
-        let now = Instant::now();
         kept.retain(|_, kept| {
-            kept.connections.retain(|(stream, since)| now - *since < self.longest && stream.is_quiet());
+            kept.connections.retain(|(stream, since)| {
+                now.saturating_sub(*since) < self.longest && (stream.is_quiet() || stream.settles())
+            });
             kept.backend.strong_count() > 0 && !kept.connections.is_empty()
         });
     }

@@ -368,7 +368,7 @@ fn response(head: &ResponseHead, bytes: &[u8]) -> Option<Response<()>> {
     let whole = Bytes::copy_from_slice(&bytes[..head.length]);
     let fields = response.headers_mut();
     fields.try_reserve(head.fields.len()).ok()?;
-    for field in &head.fields {
+    for field in head.fields.iter() {
         let hop = matches!(
             field.kind,
             Kind::Connection

@@ -50,7 +50,10 @@ impl Exchange {
                         Ok(0) | Err(_) => return Poll::Ready(self.ended_early()),
                         Ok(_) => {
                             self.moved = true;
-                            self.counts.first_byte.get_or_insert_with(Instant::now);
+                            if self.is_timed && !self.is_answered {
+                                self.counts.first_byte = Some(Instant::now());
+                            }
+                            self.is_answered = true;
                         }
                     }
                 }
@@ -244,9 +247,9 @@ impl Exchange {
 
     /// The backend's connection ended where its head should have been.
     fn ended_early(&self) -> Ended {
-        match self.counts.first_byte {
-            None => Ended::Stale,
-            Some(_) => Ended::Refused(Refusal::BackendClosed),
+        match self.is_answered {
+            false => Ended::Stale,
+            true => Ended::Refused(Refusal::BackendClosed),
         }
     }
 }
