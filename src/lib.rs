@@ -1,10 +1,11 @@
-//! Carom bounces each HTTP request to the right backend: a host-based reverse proxy for HTTP/1, whose routing table is
+//! Carom bounces each HTTP request to the right backend: a host-based reverse proxy for HTTP/1, over TLS or not, whose routing table is
 //! a file that may change while it runs.
 //!
 //! # The path of a request
 //!
 //! 1. [`proxy`] has bound the addresses and started a worker for each core: `conn::worker` accepts, and where a proxy in
-//!    front says who the client is, `conn::proxied` reads it.
+//!    front says who the client is, `conn::proxied` reads it. Where an address speaks TLS, `conn::tls` shakes hands, with the
+//!    certificate that [`certify::Certify`] names.
 //! 2. `conn::http1` waits for a request, holding nothing, and reads its head: `http::head` says what it means, or which
 //!    [`Refusal`] it gets. Each request of an HTTP/2 connection, `conn::http2`, is to it a client that speaks HTTP/1.
 //! 3. [`bounce::Decide`] says where it goes. [`bounce::Routes`], the published [`table::Table`], is one who decides; a
@@ -23,11 +24,12 @@
 //! |---|---|
 //! | `main.rs`, `cli/` | the program: one file a verb; a user of this library like any other |
 //! | [`proxy`] | bind, run, drain |
-//! | [`bounce`], [`record`], [`settings`] | the decision; what is told about a request; what can be tuned |
+//! | [`bounce`], [`certify`] | the decisions: where a request goes, which certificate a client is shown |
+//! | [`record`], [`settings`] | what is told about a request; what can be tuned |
 //! | `conn/` | a client connection's life |
 //! | `upstream/` | the backend's side: connect, idle connections, one exchange |
 //! | [`http`] | HTTP/1 as we understand it: bytes in, verdicts out |
-//! | [`table`] | where a host goes: immutable snapshots |
+//! | [`table`] | where a host goes, and which certificate is whose: immutable snapshots |
 //! | [`config`] | what the operator wrote, and when it changes |
 //! | [`ops`] | what keeps it visible, off the data path |
 //! | `net/` | sockets, buffers, deadlines; what only Linux has is in one file with a portable twin |
@@ -37,8 +39,9 @@
 //! # What must be absent
 //!
 //! `table` and `http` do no IO and know no clock · `http` knows no tokio · `net` knows no HTTP · `conn` knows neither
-//! `config` nor `ops` · nothing but `main` knows `cli` · toml, notify and annotated errors stay in `config` · hyper stays
-//! out of the HTTP/1 path: it serves the demo's backends only · h2 stays in `conn::http2` · `unsafe` is nowhere.
+//! `config` nor `ops` · nothing but `main` knows `cli` · toml, notify and annotated errors stay in `config` · rustls stays
+//! in `conn::tls`, `net::stream`, `table::certs` and `config::certs` · hyper stays out of the HTTP/1 path: it serves the
+//! demo's backends only · h2 stays in `conn::http2` · `unsafe` is nowhere.
 //!
 //! # Example
 //!
@@ -63,6 +66,7 @@
 //! ```
 
 pub mod bounce;
+pub mod certify;
 pub mod config;
 mod conn;
 #[cfg(fuzzing)]
@@ -78,6 +82,7 @@ pub mod table;
 mod upstream;
 
 pub use bounce::{Bounce, Decide, Routes};
+pub use certify::Certify;
 pub use http::head::Head;
 pub use http::refuse::Refusal;
 pub use net::stream::Duplex;

@@ -10,8 +10,10 @@ use tokio::runtime::{Builder as RuntimeBuilder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 
 use crate::bounce::{Decide, Routes};
+use crate::certify::Certify;
 use crate::config::file::listen_address;
-use crate::conn::worker::{Doors, Listening, Said, Shared, Stage, Worker};
+use crate::conn::tls::Tls;
+use crate::conn::worker::{Doors, Listening, Said, Shared, Speaks, Stage, Worker};
 use crate::net::{listen, system};
 use crate::record::Observe;
 use crate::settings::Settings;
@@ -24,6 +26,7 @@ pub struct Builder {
     workers: usize,
     settings: Settings,
     decide: Option<Arc<dyn Decide>>,
+    certify: Option<Arc<dyn Certify>>,
     observe: Option<Arc<dyn Observe>>,
 }
 
@@ -39,7 +42,7 @@ pub struct Proxy {
 #[derive(Clone, Debug)]
 pub struct Listen {
     address: Result<SocketAddr, String>,
-    proxy_protocol: bool,
+    speaks: Speaks,
 }
 
 impl Listen {
@@ -47,21 +50,21 @@ impl Listen {
     /// [`Forwarding::trust`](crate::settings::Forwarding::trust) are served there.
     #[must_use]
     pub fn proxy_protocol(mut self) -> Self {
-        self.proxy_protocol = true;
+        self.speaks.proxy_protocol = true;
         self
     }
 }
 
 impl From<SocketAddr> for Listen {
     fn from(address: SocketAddr) -> Self {
-        Self { address: Ok(address), proxy_protocol: false }
+        Self { address: Ok(address), speaks: Speaks { proxy_protocol: false, tls: false } }
     }
 }
 
 impl From<&str> for Listen {
     fn from(text: &str) -> Self {
         let address = listen_address(text).map_err(|help| format!("{text:?} is no address to listen on: {help}"));
-        Self { address, proxy_protocol: false }
+        Self { address, speaks: Speaks { proxy_protocol: false, tls: false } }
     }
 }
 
@@ -86,6 +89,23 @@ impl Builder {
     #[must_use]
     pub fn listen(mut self, address: impl Into<Listen>) -> Self {
         self.addresses.push(address.into());
+        self
+    }
+
+    /// Adds an address that speaks TLS. Needs [`Builder::certify`].
+    #[must_use]
+    pub fn listen_tls(mut self, address: impl Into<Listen>) -> Self {
+        let mut listen = address.into();
+        listen.speaks.tls = true;
+        self.addresses.push(listen);
+        self
+    }
+
+    /// Who says which certificate a client is shown: [`Certificates`](crate::table::certs::Certificates), or the
+    /// [`Routes`] that have some in their table.
+    #[must_use]
+    pub fn certify(mut self, certify: impl Certify) -> Self {
+        self.certify = Some(Arc::new(certify));
         self
     }
 
@@ -120,7 +140,7 @@ impl Builder {
     /// Binds every address.
     ///
     /// # Errors
-    /// The first address that can't be bound. Then none is.
+    /// The first address that can't be bound, or that speaks TLS where nobody certifies. Then none is.
     pub async fn bind(self) -> Result<Proxy, BindError> {
         let workers = match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -128,30 +148,38 @@ impl Builder {
         };
         let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
-        for Listen { address, proxy_protocol } in self.addresses {
+        for Listen { address, speaks } in self.addresses {
             let impossible =
                 |address, why: String| BindError { address, source: io::Error::new(io::ErrorKind::InvalidInput, why) };
             let address = address.map_err(|why| impossible(SocketAddr::from(([0, 0, 0, 0], 0)), why))?;
-            if proxy_protocol && self.settings.forwarding.trust.is_empty() {
+            if speaks.tls && self.certify.is_none() {
+                return Err(impossible(address, format!("{address} speaks TLS, and nothing certifies")));
+            }
+            if speaks.proxy_protocol && self.settings.forwarding.trust.is_empty() {
                 return Err(impossible(address, format!("{address} has the PROXY protocol, and nobody is trusted")));
             }
             let sockets = listen::bind(address, workers).map_err(|source| BindError { address, source })?;
             let bound = sockets.first().map_or(Ok(address), std::net::TcpListener::local_addr);
             addresses.push(bound.map_err(|source| BindError { address, source })?);
             for (worker, socket) in listeners.iter_mut().zip(sockets) {
-                worker.push(Listening { socket, proxy_protocol });
+                worker.push(Listening { socket, speaks });
             }
         }
         let most = match self.settings.limits.connections {
             0 => room_for_connections(workers),
             most => most,
         };
+        let tls = self.certify.map(Tls::new).transpose().map_err(|source| BindError {
+            address: addresses.first().copied().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0))),
+            source,
+        })?;
         let shared = Arc::new(Shared {
             decide: self.decide.unwrap_or_else(|| Arc::new(Routes::new(Table::new()))),
             observe: self.observe,
             settings: Arc::new(self.settings),
             doors: Doors::new(most),
             seldom: Said::new(),
+            tls,
         });
         Ok(Proxy { shared, listeners, addresses })
     }

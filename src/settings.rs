@@ -25,6 +25,8 @@ pub struct Settings {
 /// How long to wait for a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
+    /// A TLS handshake, whole, from accept on. Default: 10 s.
+    pub handshake: Duration,
     /// A request head, whole: from its first byte, or from accept for the first of a connection. Default: 10 s.
     pub head: Duration,
     /// Silence while a request body is due. Default: 60 s.
@@ -140,6 +142,7 @@ impl Default for Settings {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
+            handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
             body: Duration::from_secs(60),
             connect: Duration::from_secs(3),

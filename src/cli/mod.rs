@@ -55,9 +55,15 @@ struct Serve {
     /// carom.toml: times, limits, logs; needed for nothing
     #[arg(long)]
     config: Option<PathBuf>,
-    /// An address to listen on, as often as needed: `[::]:80`, `127.0.0.1:8080`, `:8080` [default: [::]:80]
+    /// An address to listen on, as often as needed: `[::]:80`, `127.0.0.1:8080`, `:8080` [default: [::]:80 without --tls]
     #[arg(long, value_parser = carom::config::file::listen_address)]
     listen: Vec<SocketAddr>,
+    /// An address that speaks TLS, as often as needed
+    #[arg(long, value_name = "ADDRESS", value_parser = carom::config::file::listen_address)]
+    tls: Vec<SocketAddr>,
+    /// The folder of certificates [default: certs, beside the routes file]
+    #[arg(long, value_name = "FOLDER")]
+    certs: Option<PathBuf>,
     /// Threads that carry requests [default: one a core]
     #[arg(long)]
     workers: Option<usize>,

@@ -6,16 +6,19 @@ use std::io::{IsTerminal, Write};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use carom::bounce::Routes;
 use carom::config::diff::Diff;
 use carom::config::file::{self, Config, Listen};
 use carom::config::report::Report;
 use carom::config::watch::{Seen, Watch};
-use carom::config::{default_routes_path, routes};
+use carom::config::{certs, default_certs_path, default_routes_path, routes};
 use carom::ops::access::{Access, Format, Writer};
 use carom::proxy::{self, BindError, Proxy};
 use carom::table::Table;
+use carom::table::certs::Certificates;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Serve;
@@ -38,6 +41,8 @@ pub(super) struct Told {
     pub(super) config: Config,
     pub(super) routes: PathBuf,
     pub(super) listen: Vec<Listen>,
+    /// The folder of certificates, where an address speaks TLS.
+    pub(super) certs: Option<PathBuf>,
 }
 
 /// The configuration is wrong.
@@ -70,10 +75,14 @@ impl Told {
     pub(super) fn by(serve: Serve) -> Result<Self, Failure> {
         let config = configuration(serve.config.as_deref()).map_err(|report| wrong(&report))?;
         let routes = routes_path(serve.routes, &config)?;
-        let flags: Vec<Listen> = serve.listen.into_iter().map(Listen::from).collect();
+        let tls = serve.tls.into_iter().map(|address| Listen { tls: true, ..Listen::from(address) });
+        let flags: Vec<Listen> = serve.listen.into_iter().map(Listen::from).chain(tls).collect();
         let listen = [flags, config.listen.clone()].into_iter().find(|addresses| !addresses.is_empty());
         let listen = listen.unwrap_or_else(|| vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80).into()]);
-        Ok(Self { config, routes, listen })
+        let named = serve.certs.or_else(|| config.certs.clone());
+        let speaks_tls = listen.iter().any(|listen| listen.tls);
+        let certs = speaks_tls.then(|| named.unwrap_or_else(|| default_certs_path(&routes)));
+        Ok(Self { config, routes, listen, certs })
     }
 
     /// Where it listens.
@@ -103,18 +112,21 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     let workers = serve.workers;
     let told = Told::by(serve)?;
     let addresses = told.addresses();
-    let Told { config, routes: path, listen } = told;
+    let Told { config, routes: path, listen, certs } = told;
     let (bytes, table) = routes::load(&path, &addresses).map_err(|report| wrong(&report))?;
-    let routes = Routes::new(table);
+    let certificates = certs.map_or_else(|| Ok(Certificates::default()), |folder| certificates(&folder, &config))?;
+    let routes = Routes::new(table.with_certificates(Arc::new(certificates)));
 
     raise_descriptor_limit();
     let mut builder = Proxy::builder()
         .workers(workers.unwrap_or(config.workers))
         .settings(config.settings.clone())
-        .decide(routes.clone());
-    for Listen { address, proxy_protocol } in listen {
+        .decide(routes.clone())
+        .certify(routes.clone());
+    for &Listen { address, proxy_protocol, tls } in &listen {
         let address = proxy::Listen::from(address);
-        builder = builder.listen(if proxy_protocol { address.proxy_protocol() } else { address });
+        let address = if proxy_protocol { address.proxy_protocol() } else { address };
+        builder = if tls { builder.listen_tls(address) } else { builder.listen(address) };
     }
     let mut log = None;
     if let Some((access, writer)) = access_log(&config)? {
@@ -122,7 +134,7 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         log = Some(writer);
     }
     let proxy = builder.bind().await.map_err(|error| cannot_listen(&error))?;
-    let ready = ready(proxy.addresses(), &path, &routes.current());
+    let ready = ready(proxy.addresses(), &listen, &path, &routes.current());
     let listening = proxy.addresses().to_vec();
     Ok(Running { proxy, follow: Follow { path, bytes, listening, routes }, log, ready })
 }
@@ -242,11 +254,23 @@ impl Stop {
 }
 
 /// `carom: listening on http://[::]:80 — 12 routes from routes.toml`
-fn ready(addresses: &[SocketAddr], path: &Path, table: &Table) -> String {
-    let addresses: Vec<_> = addresses.iter().map(|address| format!("http://{address}")).collect();
+fn ready(addresses: &[SocketAddr], listen: &[Listen], path: &Path, table: &Table) -> String {
+    let scheme = |listen: &Listen| if listen.tls { "https" } else { "http" };
+    let addresses: Vec<_> =
+        addresses.iter().zip(listen).map(|(address, listen)| format!("{}://{address}", scheme(listen))).collect();
     let routes = table.routes().len();
     let s = if routes == 1 { "" } else { "s" };
     format!("carom: listening on {} — {routes} route{s} from {}", addresses.join(", "), path.display())
+}
+
+fn certificates(folder: &Path, config: &Config) -> Result<Certificates, Failure> {
+    let found =
+        certs::load(folder, SystemTime::now()).map_err(|trouble| Failure { text: trouble.to_string(), code: WRONG })?;
+    for trouble in &found.problems {
+        say!("{trouble}");
+    }
+    let default = config.default_cert.as_deref().and_then(|name| found.certificates.covering(name).cloned());
+    Ok(found.certificates.or(default))
 }
 
 fn access_log(config: &Config) -> Result<Option<(Access, Writer)>, Failure> {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 
 use crate::settings::{ForwardedFields, Forwarding, Http2, Limits, MOST_FIELDS, Settings, Timeouts};
+use crate::table::pattern::{HostPattern, Pattern};
 
 use super::keys::{Keys, noted};
 use super::node::{Entry, Node, Value};
@@ -25,6 +26,10 @@ pub struct Config {
     pub workers: usize,
     /// Where to listen; empty when nothing is said. Default: empty.
     pub listen: Vec<Listen>,
+    /// The folder of certificates, as it is written. Default: see [`default_certs_path`](super::default_certs_path).
+    pub certs: Option<PathBuf>,
+    /// The name whose certificate is shown to clients that ask for a name which has none, or for none at all.
+    pub default_cert: Option<Box<str>>,
     /// What connections ask for while they run.
     pub settings: Settings,
     /// What is said about requests.
@@ -38,11 +43,13 @@ pub struct Listen {
     pub address: SocketAddr,
     /// Whether every connection begins with a PROXY header. Default: no.
     pub proxy_protocol: bool,
+    /// Whether it speaks TLS. Default: no.
+    pub tls: bool,
 }
 
 impl From<SocketAddr> for Listen {
     fn from(address: SocketAddr) -> Self {
-        Self { address, proxy_protocol: false }
+        Self { address, proxy_protocol: false, tls: false }
     }
 }
 
@@ -90,15 +97,28 @@ const LARGEST_HEAD: u64 = 16 << 20;
 
 const TOP: Keys = Keys {
     of: "carom.toml",
-    known: &["routes", "workers", "listen", "timeouts", "limits", "http2", "forwarded", "errors", "log"],
-    later: &["control", "status", "certs", "tls"],
+    known: &[
+        "routes",
+        "workers",
+        "certs",
+        "default_cert",
+        "listen",
+        "timeouts",
+        "limits",
+        "http2",
+        "forwarded",
+        "errors",
+        "log",
+    ],
+    later: &["control", "status"],
 };
 
-const LISTEN: Keys = Keys { of: "[[listen]]", known: &["address", "proxy_protocol"], later: &["tls", "certs"] };
+const LISTEN: Keys = Keys { of: "[[listen]]", known: &["address", "proxy_protocol", "tls"], later: &[] };
 
 const TIMEOUTS: Keys = Keys {
     of: "[timeouts]",
     known: &[
+        "handshake",
         "head",
         "body",
         "connect",
@@ -182,6 +202,8 @@ impl Config {
                     self.workers = usize::try_from(workers).unwrap_or(0);
                 }
             }
+            "certs" => self.certs = noted(path(node, "the path of the folder of certificates"), problems),
+            "default_cert" => self.default_cert = noted(host_name(node), problems),
             "listen" => self.listen = listeners(node, problems),
             "timeouts" => timeouts(&mut self.settings.timeouts, node, problems),
             "limits" => limits(&mut self.settings.limits, node, problems),
@@ -229,6 +251,15 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "an address is written \"[::]:80\", \"127.0.0.1:8080\" or \"8080\"".to_owned())
 }
 
+/// The name of a host.
+fn host_name(node: &Node<'_>) -> Result<Box<str>, Problem> {
+    let text = node.text("the name of a host that has a certificate")?;
+    match Pattern::parse(text).ok() {
+        Some(Pattern { host: HostPattern::Exact(name), path: None }) => Ok(name),
+        _ => Err(Problem::at(&node.span, "not the name of a host").help("such as \"example.com\"")),
+    }
+}
+
 fn listeners(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<Listen> {
     let items = node.items();
     if items.len() > MOST_LISTENERS {
@@ -242,13 +273,14 @@ fn listeners(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<Listen> {
             continue;
         };
         let before = problems.len();
-        let (mut address, mut proxy_protocol) = (None, false);
+        let (mut address, mut proxy_protocol, mut tls) = (None, false, false);
         LISTEN.read(
             entries,
             problems,
             |_| None,
             |key, entry, problems| match key {
                 "address" => address = noted(listener(&entry.node), problems),
+                "tls" => set(&mut tls, entry.node.flag("true or false"), problems),
                 _ => set(&mut proxy_protocol, entry.node.flag("true or false"), problems),
             },
         );
@@ -256,7 +288,7 @@ fn listeners(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<Listen> {
             Some(address) if all.iter().any(|other| other.address == address) => {
                 problems.push(Problem::at(&item.span, format!("{address} is listened on twice")));
             }
-            Some(address) => all.push(Listen { address, proxy_protocol }),
+            Some(address) => all.push(Listen { address, proxy_protocol, tls }),
             None if problems.len() == before => {
                 problems.push(Problem::at(&item.span, "[[listen]] needs an address").help("address = \"[::]:80\""));
             }
@@ -277,6 +309,7 @@ fn listener(node: &Node<'_>) -> Result<SocketAddr, Problem> {
 fn timeouts(timeouts: &mut Timeouts, node: &Node<'_>, problems: &mut Vec<Problem>) {
     section(&TIMEOUTS, node, problems, |key, entry, problems| {
         let place = match key {
+            "handshake" => &mut timeouts.handshake,
             "head" => &mut timeouts.head,
             "body" => &mut timeouts.body,
             "connect" => &mut timeouts.connect,

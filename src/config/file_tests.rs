@@ -34,7 +34,9 @@ fn what_the_example_has_commented_out_is_right_too() {
         .map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned() + "\n")
         .collect();
     let config = parse(&text);
-    assert_eq!(config.listen, [Listen { address: "[::]:80".parse().unwrap(), proxy_protocol: false }]);
+    let [plain, tls] = ["[::]:80", "[::]:443"].map(|address| Listen::from(address.parse::<SocketAddr>().unwrap()));
+    assert_eq!(config.listen, [plain, Listen { tls: true, ..tls }]);
+    assert_eq!((config.certs, config.default_cert), (Some("certs".into()), Some("example.com".into())));
     assert_eq!(config.routes, Some("routes.toml".into()));
     assert_eq!(config.log.format, Some(Format::Pretty));
 }
@@ -49,8 +51,9 @@ fn the_example_routes_are_right() {
 #[test]
 fn every_key_arrives_in_its_place() {
     let config = parse(
-        "routes = \"r.toml\"\nworkers = 3\n[[listen]]\naddress = \":8080\"\n[[listen]]\naddress = \"127.0.0.1:81\"\n\
-         proxy_protocol = true\n[timeouts]\nhead = \"1s\"\nbody = \"2s\"\nconnect = \"3ms\"\nresponse_head = \"4s\"\nresponse_body = \"5s\"\n\
+        "routes = \"r.toml\"\nworkers = 3\ncerts = \"c\"\ndefault_cert = \"Bücher.example\"\n\
+         [[listen]]\naddress = \":8080\"\n[[listen]]\naddress = \"127.0.0.1:81\"\ntls = true\n\
+         proxy_protocol = true\n[timeouts]\nhandshake = \"12s\"\nhead = \"1s\"\nbody = \"2s\"\nconnect = \"3ms\"\nresponse_head = \"4s\"\nresponse_body = \"5s\"\n\
          send = \"6s\"\nidle = \"7s\"\nbackend_idle = \"8s\"\ntunnel = \"9m\"\nhalf_closed = \"11s\"\ndrain = \"10s\"\n\
          [limits]\nhead = 2000\ntarget = 300\nfields = 9\nbody = \"1MiB\"\nresponse_head = 2001\nchunk_line = 65\n\
          leftover = 0\nconnections = 5\nbackend_idle = 6\n\
@@ -63,12 +66,15 @@ fn every_key_arrives_in_its_place() {
     let want = Config {
         routes: Some("r.toml".into()),
         workers: 3,
+        certs: Some("c".into()),
+        default_cert: Some("xn--bcher-kva.example".into()),
         listen: vec![
-            Listen { address: "[::]:8080".parse().unwrap(), proxy_protocol: false },
-            Listen { address: "127.0.0.1:81".parse().unwrap(), proxy_protocol: true },
+            Listen { address: "[::]:8080".parse().unwrap(), proxy_protocol: false, tls: false },
+            Listen { address: "127.0.0.1:81".parse().unwrap(), proxy_protocol: true, tls: true },
         ],
         settings: Settings {
             timeouts: Timeouts {
+                handshake: seconds(12),
                 head: seconds(1),
                 body: seconds(2),
                 connect: Duration::from_millis(3),
@@ -123,7 +129,8 @@ fn what_is_wrong_says_what_would_be_right() {
         ("[[listen]]\naddress = \"localhost:80\"", "2:11", "127.0.0.1:80"),
         ("[[listen]]\naddress = \"*:80\"", "2:11", "[::]:80"),
         ("[[listen]]\naddress = 80", "2:11", "\"[::]:80\""),
-        ("[[listen]]\naddress = \"[::]:80\"\ntls = true", "3:1", "not yet: `tls`"),
+        ("[[listen]]\naddress = \"[::]:80\"\ntls = 1", "3:7", "true or false"),
+        ("default_cert = \"*.a.test\"", "1:16", "such as"),
         ("[[listen]]\naddress = \"[::]:80\"\n[[listen]]\naddress = \"80\"", "", "listened on twice"),
         ("[[listen]]\n", "1:1", "needs an address"),
         ("[[listen]]\naddress = \"80\"\nproxy_protocol = 1", "3:18", "found a number"),

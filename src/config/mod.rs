@@ -5,6 +5,7 @@
 //! Serving is not its business: it publishes nothing.
 
 mod answer;
+pub mod certs;
 pub mod diff;
 mod dotted;
 pub mod file;
@@ -23,7 +24,7 @@ mod settle;
 mod text;
 pub mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use text::LARGEST_FILE;
 
@@ -31,4 +32,9 @@ pub use text::LARGEST_FILE;
 /// `/etc/carom/routes.toml`.
 pub fn default_routes_path() -> Option<PathBuf> {
     ["routes.toml", "config/routes.toml", "/etc/carom/routes.toml"].iter().map(PathBuf::from).find(|path| path.exists())
+}
+
+/// The folder of certificates when none is named: `certs` beside the routes file.
+pub fn default_certs_path(routes: &Path) -> PathBuf {
+    routes.with_file_name("certs")
 }

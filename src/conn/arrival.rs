@@ -1,9 +1,13 @@
-//! How a client has come to us.
+//! How a client has come to us: from where, and over what.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use crate::http::host::Host;
+use crate::http::refuse::Refusal;
 use crate::net::proxy_protocol::Ends;
 use crate::net::stream::Stream;
+use crate::table::certs::Certificate;
 
 /// What is known of a client from before its first request.
 #[derive(Clone, Debug)]
@@ -14,12 +18,30 @@ pub(crate) struct Arrival {
     /// The address that it connected to, where that is not this connection's own. Boxed: few have one, and every connection
     /// holds room for it.
     pub(crate) server: Option<Box<SocketAddr>>,
+    pub(super) over: Over,
+}
+
+/// What a client's connection is made of.
+#[derive(Clone, Debug)]
+pub(crate) enum Over {
+    Plain,
+    /// Plain HTTP on a port that speaks TLS: nothing is served over it.
+    Mistaken,
+    Tls(Arc<Shown>),
+}
+
+/// What a TLS client asked for, and what it was shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(super) certificate: Arc<Certificate>,
+    /// The name that it asked for, in compared form.
+    pub(super) name: Option<Box<str>>,
 }
 
 impl Arrival {
     /// Of a client that has connected to us itself.
     pub(crate) fn directly(peer: SocketAddr) -> Self {
-        Self { client: peer, server: None }
+        Self { client: peer, server: None, over: Over::Plain }
     }
 
     /// What a backend is told of it that wants to know. `stream` is its connection to us.
@@ -30,6 +52,40 @@ impl Arrival {
 
     /// Of one that came through a proxy.
     pub(super) fn proxied(ends: Ends) -> Self {
-        Self { client: ends.client, server: Some(Box::new(ends.server)) }
+        Self { client: ends.client, server: Some(Box::new(ends.server)), over: Over::Plain }
+    }
+
+    /// The same client, over this.
+    pub(super) fn over(self, over: Over) -> Self {
+        Self { over, ..self }
+    }
+
+    /// `http` or `https`.
+    pub(super) fn scheme(&self) -> &'static str {
+        match self.over {
+            Over::Tls(_) => "https",
+            Over::Plain | Over::Mistaken => "http",
+        }
+    }
+
+    /// Why a request for this host may not come this way, if it may not.
+    pub(super) fn refusal(&self, host: Option<&Host>) -> Option<Refusal> {
+        match (&self.over, host) {
+            (Over::Mistaken, _) => Some(Refusal::PlainHttp),
+            (Over::Tls(shown), Some(host)) if !shown.is_for(host) => Some(Refusal::Misdirected),
+            (Over::Tls(_) | Over::Plain, _) => None,
+        }
+    }
+}
+
+impl Shown {
+    /// Whether requests for this host may come over the connection (RFC 9110 section 7.4): those for the name that was
+    /// asked for, and those for others that the same certificate is for. An address can't be asked for (RFC 6066 section 3).
+    fn is_for(&self, host: &Host) -> bool {
+        match &self.name {
+            Some(name) if **name == *host.name() => true,
+            None if host.is_address() => true,
+            _ => self.certificate.covers(host.name()),
+        }
     }
 }

@@ -34,7 +34,7 @@ use crate::upstream::exchange::{Counts, Ended, Exchange};
 const LINGER: Duration = Duration::from_secs(2);
 
 /// How long a stop waits for the first request of a connection that has just been made.
-const LAST_CALL: Duration = Duration::from_millis(500);
+pub(super) const LAST_CALL: Duration = Duration::from_millis(500);
 
 /// The line with which HTTP/2 begins; no request of HTTP/1 does (RFC 9113 section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
@@ -176,6 +176,7 @@ impl Connection {
                 Next::Http2 => return early,
             }
         }
+        self.part().await;
         None
     }
 
@@ -323,6 +324,9 @@ impl Connection {
 
     async fn decide(&self, exchange: &Exchange) -> Bounce {
         let head = Head::new(exchange.from_client.data(), &exchange.head);
+        if let Some(refusal) = self.arrival.refusal(head.host()) {
+            return Bounce::new().refuse(refusal);
+        }
         match self.worker.shared.decide.decide(&head, Bounce::new()) {
             Decision::Now(bounce) => bounce,
             Decision::Later(bounce) => bounce.await,
@@ -425,7 +429,7 @@ impl Connection {
         let origin = Origin {
             peer: self.arrival.client.ip(),
             trusted: forwarding.trusts(self.arrival.client.ip()),
-            scheme: "http",
+            scheme: self.arrival.scheme(),
             fields: forwarding.send,
         };
         exchange.prepare(&origin, changes, &self.settings().limits)
@@ -453,6 +457,7 @@ impl Connection {
             Ended::Whole { keep_client: false, .. }
                 if !exchange.head.keep_alive && exchange.is_received() && self.stream.is_quiet() =>
             {
+                self.part().await;
                 Next::Close
             }
             // The client did not expect the end, or still sends.
@@ -564,9 +569,16 @@ impl Connection {
                     Ok(count) => sent += count,
                 }
             }
-            true
+            poll_fn(|cx| stream.poll_flush(cx)).await.is_ok()
         });
         self.ticket.within(self.worker.shared.settings.timeouts.send, sending).await == Ok(true)
+    }
+
+    /// Tells a TLS client that the end is meant.
+    async fn part(&mut self) {
+        let stream = &mut self.stream;
+        let parting = poll_fn(|cx| stream.poll_part(cx));
+        let _ = self.ticket.within(LINGER, parting).await;
     }
 
     /// Says that nothing more will come, and reads for a moment what the client still sends.

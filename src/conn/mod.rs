@@ -1,6 +1,7 @@
 //! A client connection's life: accepted by a worker, served request by request, ended or turned into a tunnel.
 //!
-//! [`http1`] tells the story of one connection; its steps are siblings, and none calls the next.
+//! [`http1`] tells the story of one connection; its steps are siblings, and none calls the next. Over TLS, [`tls`] is what
+//! comes before it.
 
 mod answer;
 mod arrival;
@@ -8,5 +9,6 @@ mod http1;
 mod http2;
 mod proxied;
 mod seldom;
+pub(crate) mod tls;
 mod tunnel;
 pub(crate) mod worker;

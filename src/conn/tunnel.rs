@@ -113,6 +113,7 @@ impl Lane {
                     buffer.eat(sent);
                     self.carried += sent as u64;
                 }
+                ready!(to.poll_flush(cx)).map_err(|_| Gone::Writer)?;
             }
             if let Some(wrong_size) = self.buffer.take_if(|buffer| buffer.is_large() != self.fills) {
                 buffers.give(wrong_size);

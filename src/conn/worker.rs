@@ -19,6 +19,7 @@ use crate::bounce::Decide;
 use crate::conn::arrival::Arrival;
 use crate::conn::http1::Connection;
 use crate::conn::seldom::Seldom;
+use crate::conn::tls::{self, Negotiated, Tls};
 use crate::conn::{http2, proxied};
 use crate::net::buffer::Buffer;
 use crate::net::deadline::{Sweep, TICK, Ticket};
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Arc<Settings>,
     pub(crate) doors: Doors,
     pub(crate) seldom: Said,
+    /// There where an address speaks TLS.
+    pub(crate) tls: Option<Tls>,
 }
 
 /// What clients can cause to be said, each seldom.
@@ -63,14 +66,24 @@ pub(crate) struct Said {
     pub(super) strangers: Seldom,
     /// Trusted ones that send no header.
     pub(super) without_header: Seldom,
+    /// TLS clients that ask for a name which has no certificate.
+    pub(super) unrecognized: Seldom,
 }
 
 /// A socket to accept from.
 #[derive(Debug)]
 pub(crate) struct Listening {
     pub(crate) socket: std::net::TcpListener,
-    /// Every connection begins with a PROXY header.
+    pub(crate) speaks: Speaks,
+}
+
+/// What every connection to an address begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Speaks {
+    /// A PROXY header, before anything else.
     pub(crate) proxy_protocol: bool,
+    /// A TLS handshake, before HTTP.
+    pub(crate) tls: bool,
 }
 
 /// How many clients are in, and how many may be.
@@ -134,10 +147,9 @@ impl Worker {
         mut stage: watch::Receiver<Stage>,
     ) -> io::Result<usize> {
         let mut accepting: Vec<JoinHandle<()>> = Vec::new();
-        for listener in listeners {
-            let proxy_protocol = listener.proxy_protocol;
-            let listener = TcpListener::from_std(listener.socket)?;
-            accepting.push(spawn_local(Rc::clone(&self).accept_all(listener, proxy_protocol, stage.clone())));
+        for Listening { socket, speaks } in listeners {
+            let listener = TcpListener::from_std(socket)?;
+            accepting.push(spawn_local(Rc::clone(&self).accept_all(listener, speaks, stage.clone())));
         }
         let sweeping = spawn_local(Rc::clone(&self).sweep_for_ever());
         // A sender that is gone is a stop too.
@@ -161,19 +173,14 @@ impl Worker {
         Ok(cut)
     }
 
-    async fn accept_all(
-        self: Rc<Self>,
-        listener: TcpListener,
-        proxy_protocol: bool,
-        mut stage: watch::Receiver<Stage>,
-    ) {
+    async fn accept_all(self: Rc<Self>, listener: TcpListener, speaks: Speaks, mut stage: watch::Receiver<Stage>) {
         loop {
             let accepted = tokio::select! {
                 accepted = self.accept(&listener) => accepted,
                 _ = stage.wait_for(|stage| *stage != Stage::Running) => break,
             };
             match accepted {
-                Ok((stream, peer)) => self.welcome(stream, peer, proxy_protocol),
+                Ok((stream, peer)) => self.welcome(stream, peer, speaks),
                 // The client gave up while it waited.
                 Err(error) if is_the_clients(&error) => {}
                 Err(error) => {
@@ -193,7 +200,7 @@ impl Worker {
                 continue;
             }
             if let Ok(stream) = TcpStream::from_std(stream) {
-                self.welcome(stream, peer, proxy_protocol);
+                self.welcome(stream, peer, speaks);
             }
         }
     }
@@ -221,14 +228,17 @@ impl Worker {
         }
     }
 
-    fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, proxy_protocol: bool) {
+    fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, speaks: Speaks) {
         let guest = Guest::enter(&self.shared);
         let ticket = self.sweep.enter();
         let worker = Rc::clone(self);
-        if proxy_protocol {
+        if speaks.proxy_protocol || speaks.tls {
             spawn_local(async move {
-                if let Some(arrival) = proxied::arrival(&stream, peer, &worker, &ticket).await {
-                    serve(Connection::new(Stream::Tcp(stream), arrival, worker, ticket)).await;
+                // Boxed for as long as it runs: what a beginning needs, a connection need not hold.
+                match Box::pin(begin(stream, peer, speaks, worker, ticket)).await {
+                    Some((connection, Negotiated::Http1)) => serve(connection).await,
+                    Some((connection, Negotiated::Http2)) => serve_http2(connection, None).await,
+                    None => {}
                 }
                 drop(guest);
             });
@@ -304,13 +314,40 @@ impl Worker {
     }
 }
 
-/// Serves a client's connection, whichever HTTP it speaks.
+/// Does what comes before HTTP. `None`: the connection has ended over it.
+async fn begin(
+    stream: TcpStream,
+    peer: SocketAddr,
+    speaks: Speaks,
+    worker: Rc<Worker>,
+    ticket: Ticket,
+) -> Option<(Connection, Negotiated)> {
+    let arrival = match speaks.proxy_protocol {
+        false => Arrival::directly(peer),
+        true => proxied::arrival(&stream, peer, &worker, &ticket).await?,
+    };
+    let (stream, arrival, negotiated) = match &worker.shared.tls {
+        Some(tls) if speaks.tls => tls::establish(stream, arrival, tls, &worker, &ticket).await?,
+        _ => (Stream::Tcp(stream), arrival, Negotiated::Http1),
+    };
+    Some((Connection::new(stream, arrival, worker, ticket), negotiated))
+}
+
+/// Serves a client's connection that speaks HTTP/1, or turns out not to.
 async fn serve(mut connection: Connection) {
     if let Some(early) = connection.serve().await {
-        let (stream, arrival, worker, ticket) = connection.into_parts();
-        // Boxed: connections that don't become one hold no room for it.
-        Box::pin(http2::serve(stream.behind(early), arrival, &worker, &ticket)).await;
+        serve_http2(connection, Some(early)).await;
     }
+}
+
+async fn serve_http2(connection: Connection, early: Option<Buffer>) {
+    let (stream, arrival, worker, ticket) = connection.into_parts();
+    let stream = match early {
+        Some(early) => stream.behind(early),
+        None => stream,
+    };
+    // Boxed: connections that don't become one hold no room for it.
+    Box::pin(http2::serve(stream, arrival, &worker, &ticket)).await;
 }
 
 impl Buffers {
@@ -346,7 +383,12 @@ impl Doors {
 
 impl Said {
     pub(crate) fn new() -> Self {
-        Self { no_room: Seldom::new(), strangers: Seldom::new(), without_header: Seldom::new() }
+        Self {
+            no_room: Seldom::new(),
+            strangers: Seldom::new(),
+            without_header: Seldom::new(),
+            unrecognized: Seldom::new(),
+        }
     }
 }
 

@@ -106,6 +106,11 @@ impl Host {
         &self.name
     }
 
+    /// Whether it is an address and no name.
+    pub fn is_address(&self) -> bool {
+        self.name.starts_with('[') || self.name.parse::<std::net::Ipv4Addr>().is_ok()
+    }
+
     /// The port, where one was named.
     pub fn port(&self) -> Option<u16> {
         self.port

@@ -25,6 +25,8 @@ pub enum Refusal {
     MalformedBody(&'static str),
     /// The host is missing, repeated or malformed (RFC 9112 section 3.2).
     BadHost(&'static str),
+    /// It came as plain HTTP to a port that speaks TLS.
+    PlainHttp,
     /// No line of the routes covers the host, or the path under it.
     NoRoute,
     /// The head was not whole in time.
@@ -39,6 +41,8 @@ pub enum Refusal {
     BodyTooLarge,
     /// The target is longer than `limits.target`.
     TargetTooLong,
+    /// It came over TLS, and the connection's certificate is not for its host.
+    Misdirected,
     /// The head has more bytes or fields than `limits.head` and `limits.fields`.
     HeadTooLarge,
     /// Nothing listens at the backend's address.
@@ -87,11 +91,13 @@ impl Refusal {
             Self::MalformedHead(why)   => (400, "Bad Request", "malformed-head", Client, why),
             Self::MalformedBody(why)   => (400, "Bad Request", "malformed-body", Client, why),
             Self::BadHost(why)         => (400, "Bad Request", "bad-host", Client, why),
+            Self::PlainHttp            => (400, "Bad Request", "plain-http", Client, "this port speaks TLS: its addresses begin with https://"),
             Self::NoRoute              => (404, "Not Found", "no-route", Operator, "no site is configured for this address"),
             Self::HeadTimeout          => (408, "Request Timeout", "head-timeout", Client, "the request head did not arrive in time"),
             Self::BodyTimeout          => (408, "Request Timeout", "body-timeout", Client, "the request body did not arrive in time"),
             Self::BodyTooLarge         => (413, "Content Too Large", "body-too-large", Client, "the request body is larger than this server allows"),
             Self::TargetTooLong        => (414, "URI Too Long", "target-too-long", Client, "the address is longer than this server allows"),
+            Self::Misdirected          => (421, "Misdirected Request", "misdirected", Client, "this connection's certificate is not for this host"),
             Self::HeadTooLarge         => (431, "Request Header Fields Too Large", "head-too-large", Client, "the request head is larger than this server allows"),
             Self::BadDecision(why)     => (500, "Internal Server Error", "bad-decision", Operator, why),
             Self::UnknownProtocol      => (501, "Not Implemented", "unknown-protocol", Client, "this server carries no such protocol over HTTP/2"),
@@ -157,12 +163,14 @@ mod tests {
             MalformedHead("x"),
             MalformedBody("x"),
             BadHost("x"),
+            PlainHttp,
             NoRoute,
             HeadTimeout,
             BodyTimeout,
             BodyTooLarge,
             BadDecision("x"),
             TargetTooLong,
+            Misdirected,
             HeadTooLarge,
             UnknownProtocol,
             BackendRefused,

@@ -13,6 +13,7 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsStream;
 
 use crate::net::buffer::Buffer;
 
@@ -21,6 +22,8 @@ use crate::net::buffer::Buffer;
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// A client's or a backend's, established. Boxed: it is large, and the others are not.
+    Tls(Box<TlsStream<TcpStream>>),
     /// One that a library's user has made.
     Other(Box<dyn Duplex>),
 }
@@ -42,6 +45,7 @@ impl Stream {
         ready!(match self {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut room),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, &mut room),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, &mut room),
             Self::Other(stream) => Pin::new(stream).poll_read(cx, &mut room),
         })?;
         let count = room.filled().len();
@@ -53,7 +57,17 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Other(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    /// Ready when what has been written has left: a layer above the socket may hold some of it until it is asked.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Other(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -63,6 +77,11 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
             Self::Unix(stream) => stream.poll_read_ready(cx),
+            Self::Tls(stream) => match stream.get_ref() {
+                // What has been decrypted already, or the end.
+                (_, tls) if !tls.wants_read() => Poll::Ready(Ok(())),
+                (stream, _) => stream.poll_read_ready(cx),
+            },
             Self::Other(_) => Poll::Ready(Ok(())),
         }
     }
@@ -72,7 +91,16 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Other(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    /// Tells a TLS peer that the end which follows is meant; others see that by the end itself.
+    pub(crate) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tcp(_) | Self::Unix(_) | Self::Other(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -88,6 +116,10 @@ impl Stream {
         let peeked = match self {
             Self::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
             Self::Unix(stream) => SockRef::from(stream).peek(&mut byte),
+            Self::Tls(stream) => match stream.get_ref() {
+                (_, tls) if !tls.wants_read() => return false,
+                (stream, _) => SockRef::from(stream).peek(&mut byte),
+            },
             Self::Other(_) => return false,
         };
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
@@ -100,6 +132,10 @@ impl Stream {
         let peeked = match self {
             Self::Tcp(stream) => stream.try_io(Interest::READABLE, || SockRef::from(stream).peek(&mut byte)),
             Self::Unix(stream) => stream.try_io(Interest::READABLE, || SockRef::from(stream).peek(&mut byte)),
+            Self::Tls(stream) => match stream.get_ref() {
+                (_, tls) if !tls.wants_read() => return false,
+                (stream, _) => stream.try_io(Interest::READABLE, || SockRef::from(stream).peek(&mut byte)),
+            },
             Self::Other(_) => return false,
         };
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
@@ -109,16 +145,20 @@ impl Stream {
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Tls(stream) => stream.get_ref().0.local_addr().ok(),
             Self::Unix(_) | Self::Other(_) => None,
         }
     }
 
     /// Makes the close that follows a reset: what the peer has may not look whole.
     pub(crate) fn reset_on_close(&self) {
-        if let Self::Tcp(stream) = self {
-            // A socket that is already gone needs no reset.
-            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
-        }
+        let stream = match self {
+            Self::Tcp(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+            Self::Unix(_) | Self::Other(_) => return,
+        };
+        // A socket that is already gone needs no reset.
+        let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
     }
 }
 
@@ -128,6 +168,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, room),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, room),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, room),
             Self::Other(stream) => Pin::new(stream).poll_read(cx, room),
         }
     }
@@ -146,6 +187,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             Self::Other(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
         }
     }
@@ -154,16 +196,13 @@ impl AsyncWrite for Stream {
         match self {
             Self::Tcp(stream) => stream.is_write_vectored(),
             Self::Unix(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
             Self::Other(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Other(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        Self::poll_flush(self.get_mut(), cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

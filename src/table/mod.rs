@@ -7,6 +7,7 @@
 //! for each label of the longest wildcard, and one binary search among the host's paths.
 
 pub mod backend;
+pub mod certs;
 pub mod link;
 mod paths;
 pub mod pattern;
@@ -19,6 +20,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use crate::http::host::Host;
+use certs::Certificates;
 use paths::Paths;
 use pattern::{HostPattern, Pattern};
 use site::Site;
@@ -86,7 +88,7 @@ pub struct Answer {
 }
 
 /// The routing table.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Table {
     exact: HashMap<Box<str>, Paths>,
     /// Keyed by what stands behind `*.`.
@@ -97,6 +99,7 @@ pub struct Table {
     routes: Vec<Arc<Route>>,
     /// Of each route, in the same order.
     patterns: Vec<Box<[Pattern]>>,
+    certificates: Arc<Certificates>,
 }
 
 /// A pattern that an earlier route already has.
@@ -178,6 +181,18 @@ impl Table {
     /// Every route with its patterns, its own first and then those of `also`, in the order of the file.
     pub fn lines(&self) -> impl ExactSizeIterator<Item = (&Arc<Route>, &[Pattern])> {
         self.routes.iter().zip(self.patterns.iter().map(AsRef::as_ref))
+    }
+
+    /// The certificates that are published with it.
+    pub fn certificates(&self) -> &Arc<Certificates> {
+        &self.certificates
+    }
+
+    /// The same routes with these certificates.
+    #[must_use]
+    pub fn with_certificates(mut self, certificates: Arc<Certificates>) -> Self {
+        self.certificates = certificates;
+        self
     }
 
     /// Every site that is forwarded to, once each time that a route names it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Route;
 
 /// A host's lines. Most hosts have only the bare one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Paths {
     bare: Option<Arc<Route>>,
     /// By prefix, which begins with `/` and does not end with one.

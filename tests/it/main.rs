@@ -12,6 +12,7 @@
 //! | [`support::origin`] | a backend that does as it is told and keeps what it saw |
 //! | [`support::client`] | a client that does as it is told and reads strictly |
 //! | [`support::http2`] | a client of HTTP/2 that does as it should |
+//! | [`support::tls`] | certificates, and clients that speak TLS |
 //! | [`support::wire`] | HTTP/1 as both of them read it: an own reader that takes nothing odd |
 #![allow(
     clippy::unwrap_used,
@@ -64,6 +65,9 @@ mod http2;
 
 /// One access line a request, and what it says.
 mod log;
+
+/// TLS in front: handshakes, and which certificate is shown.
+mod tls;
 
 /// The library inside this process, with a closure that decides.
 mod library;

@@ -130,7 +130,7 @@ impl Exchange {
             self.response_taken -= sent;
             self.counts.sent += sent as u64;
         }
-        Poll::Ready(Ok(()))
+        client.poll_flush(cx)
     }
 
     /// Tries to read a response head, and decides what becomes of it.

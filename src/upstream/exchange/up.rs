@@ -87,6 +87,7 @@ impl Exchange {
                 self.body_taken -= sent;
                 self.replayable = false;
             }
+            ready!(backend.poll_flush(cx)).map_err(|_| UpError::Backend)?;
             if self.up_haul.is_some() {
                 let carried = ready!(self.poll_up_haul(cx, client, backend));
                 self.up_haul = None;

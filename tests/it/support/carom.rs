@@ -24,6 +24,9 @@ pub struct Setup {
     workers: usize,
     descriptors: Option<usize>,
     listen: Vec<String>,
+    tls: Vec<String>,
+    /// Files below `certs/`.
+    certs: Vec<(String, String)>,
     link_folder: bool,
 }
 
@@ -47,6 +50,8 @@ impl Carom {
             workers: 1,
             descriptors: None,
             listen: vec!["127.0.0.1:0".to_owned()],
+            tls: Vec::new(),
+            certs: Vec::new(),
             link_folder: false,
         }
     }
@@ -90,6 +95,15 @@ impl Setup {
         ))
     }
 
+    /// Speaks TLS, on a port of 127.0.0.1 beside the plain one, with this file in its folder of certificates.
+    pub fn tls(mut self, file: &str, pem: impl ToString) -> Self {
+        if self.tls.is_empty() {
+            self.tls.push("127.0.0.1:0".to_owned());
+        }
+        self.certs.push((file.to_owned(), pem.to_string()));
+        self
+    }
+
     /// Puts the routes behind two symbolic links, as a mounted Kubernetes volume has them:
     /// `routes.toml → ..data/routes.toml`, `..data → ..first`.
     pub fn link_folder(mut self) -> Self {
@@ -122,6 +136,14 @@ impl Setup {
         for address in &self.listen {
             command.args(["--listen", address]);
         }
+        for (name, pem) in &self.certs {
+            let file = folder.join("certs").join(name);
+            std::fs::create_dir_all(file.parent().expect("folder")).expect("folder");
+            std::fs::write(file, pem).expect("certificate");
+        }
+        for address in &self.tls {
+            command.args(["--tls", address]);
+        }
         command.args(["--workers", &self.workers.to_string()]);
         command.current_dir(folder).env_remove("CAROM_LOG");
         (command, routes)
@@ -133,7 +155,12 @@ impl Setup {
         let folder = tempfile::tempdir().expect("folder");
         let (mut command, routes) = self.command(folder.path());
         let carom = Carom::spawn(&mut command, folder, routes);
-        assert_eq!(carom.addresses.len(), self.listen.len().max(1), "addresses: {:?}", carom.addresses);
+        assert_eq!(
+            carom.addresses.len(),
+            (self.listen.len() + self.tls.len()).max(1),
+            "addresses: {:?}",
+            carom.addresses
+        );
         carom
     }
 
@@ -208,6 +235,17 @@ impl Carom {
 
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The address that speaks TLS.
+    pub fn tls_address(&self) -> SocketAddr {
+        *self.addresses.last().expect("an address")
+    }
+
+    /// A new TLS connection to it, for this name.
+    #[track_caller]
+    pub fn tls_client(&self, name: &str) -> Client {
+        super::tls::connect(self.tls_address(), name)
     }
 
     /// A new connection to it.

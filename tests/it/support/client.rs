@@ -19,6 +19,17 @@ impl Client {
         Self { wire: Wire::tcp(stream) }
     }
 
+    /// Over a connection that the test has made.
+    pub fn over(wire: Wire) -> Self {
+        Self { wire }
+    }
+
+    /// What TLS has agreed on.
+    #[track_caller]
+    pub fn session(&self) -> &rustls::ClientConnection {
+        self.wire.session()
+    }
+
     /// The same connection once more, for a thread that sends while this one reads.
     pub fn second_hand(&self) -> Self {
         Self { wire: self.wire.second_hand() }

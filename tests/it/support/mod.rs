@@ -5,6 +5,7 @@ pub mod client;
 pub mod http2;
 pub mod inside;
 pub mod origin;
+pub mod tls;
 pub mod wire;
 
 use std::sync::{Condvar, Mutex};

@@ -136,6 +136,7 @@ type Tap = Box<dyn FnMut(&[u8]) + Send>;
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<rustls::StreamOwned<rustls::ClientConnection, TcpStream>>),
 }
 
 impl Wire {
@@ -148,6 +149,20 @@ impl Wire {
         Self::new(Stream::Unix(stream))
     }
 
+    pub fn tls(stream: rustls::StreamOwned<rustls::ClientConnection, TcpStream>) -> Self {
+        stream.sock.set_nodelay(true).ok();
+        Self::new(Stream::Tls(Box::new(stream)))
+    }
+
+    /// What TLS has agreed on.
+    #[track_caller]
+    pub fn session(&self) -> &rustls::ClientConnection {
+        match &self.stream {
+            Stream::Tls(stream) => &stream.conn,
+            Stream::Tcp(_) | Stream::Unix(_) => panic!("it is not TLS"),
+        }
+    }
+
     fn new(stream: Stream) -> Self {
         let wire = Self { stream, unused: Vec::new(), used: 0, end: None, patience: PATIENCE, tap: None };
         wire.set_write_timeout();
@@ -157,6 +172,7 @@ impl Wire {
     fn set_write_timeout(&self) {
         match &self.stream {
             Stream::Tcp(s) => s.set_write_timeout(Some(PATIENCE)),
+            Stream::Tls(s) => s.sock.set_write_timeout(Some(PATIENCE)),
             Stream::Unix(s) => s.set_write_timeout(Some(PATIENCE)),
         }
         .ok();
@@ -167,6 +183,7 @@ impl Wire {
         match &self.stream {
             Stream::Tcp(stream) => Self::tcp(stream.try_clone().expect("clone")),
             Stream::Unix(stream) => Self::unix(stream.try_clone().expect("clone")),
+            Stream::Tls(_) => panic!("TLS has one reader and one writer"),
         }
     }
 
@@ -185,15 +202,20 @@ impl Wire {
         match &mut self.stream {
             Stream::Tcp(s) => s.write_all(bytes),
             Stream::Unix(s) => s.write_all(bytes),
+            Stream::Tls(s) => s.write_all(bytes),
         }
         .is_ok()
     }
 
     /// Says that nothing more will be sent.
     pub fn half_close(&mut self) {
-        match &self.stream {
+        match &mut self.stream {
             Stream::Tcp(s) => s.shutdown(Shutdown::Write),
             Stream::Unix(s) => s.shutdown(Shutdown::Write),
+            Stream::Tls(s) => {
+                s.conn.send_close_notify();
+                s.flush().and_then(|()| s.sock.shutdown(Shutdown::Write))
+            }
         }
         .ok();
     }
@@ -202,6 +224,7 @@ impl Wire {
     pub fn reset_on_drop(&mut self) {
         match &self.stream {
             Stream::Tcp(s) => socket2::SockRef::from(s).set_linger(Some(Duration::ZERO)).expect("linger"),
+            Stream::Tls(s) => socket2::SockRef::from(&s.sock).set_linger(Some(Duration::ZERO)).expect("linger"),
             Stream::Unix(_) => panic!("a unix socket has no reset"),
         }
     }
@@ -237,6 +260,8 @@ impl Wire {
             let read = match &mut self.stream {
                 Stream::Tcp(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut buffer)),
                 Stream::Unix(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut buffer)),
+                // An end that is not announced is an error here, and so a reset.
+                Stream::Tls(s) => s.sock.set_read_timeout(Some(left)).and_then(|()| s.read(&mut buffer)),
             };
             match read {
                 Ok(0) => self.end = Some(End::Fin),

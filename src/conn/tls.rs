@@ -1,0 +1,231 @@
+//! What a connection to a port that speaks TLS begins with: its handshake.
+//!
+//! The client's first message says which name it wants. The certificate is chosen by that before anything is answered, so
+//! that a name without one gets the alert that says so, and what was shown is known when requests come.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{Accepted, Acceptor, NoServerSessionStorage};
+use rustls::sign::SingleCertAndKey;
+use tokio::io::{AsyncReadExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::{StartHandshake, TlsStream, server};
+
+use crate::certify::Certify;
+use crate::conn::arrival::{Arrival, Over, Shown};
+use crate::conn::http1::LAST_CALL;
+use crate::conn::worker::Worker;
+use crate::net::buffer::Buffer;
+use crate::net::deadline::{Elapsed, Ticket};
+use crate::net::stream::Stream;
+use crate::table::certs::Certificate;
+
+/// What all TLS connections have in common.
+pub(crate) struct Tls {
+    certify: Arc<dyn Certify>,
+    /// Everything but the certificate. The keys of resumption tickets are in it: they live as long as the process.
+    config: ServerConfig,
+}
+
+/// Which HTTP a client speaks over its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Negotiated {
+    Http1,
+    Http2,
+}
+
+/// Why a handshake failed.
+#[derive(Debug)]
+enum Failure {
+    /// The client went, or broke off, or its messages are wrong. Whatever there was to say has been said.
+    Broken(io::Error),
+    /// There is no certificate for what it asked for.
+    NoCertificate(Option<Box<str>>),
+}
+
+/// What a client's first byte says.
+enum First {
+    Tls,
+    /// A letter: the method of a request.
+    Http,
+    /// It went without one, or said none in time.
+    Nothing,
+}
+
+/// What a client says that wants HTTP/2 (RFC 9113 section 3.2).
+const HTTP2: &[u8] = b"h2";
+
+/// How much of a client's first message is read at once: most are whole then.
+const BITE: usize = 4096;
+
+/// The longest first message that is read: as long as the TLS library takes.
+const LARGEST_HELLO: usize = 64 * 1024;
+
+/// `fatal`, `unrecognized_name`, as a record of its own (RFC 8446 sections 5.1 and 6).
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+impl Tls {
+    pub(crate) fn new(certify: Arc<dyn Certify>) -> io::Result<Self> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
+        // Each handshake gets its own in place of this one.
+        let nobody = Arc::new(rustls::server::ResolvesServerCertUsingSni::new());
+        let mut config = builder.with_no_client_auth().with_cert_resolver(nobody);
+        config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
+        // Sessions are resumed by tickets alone: what is remembered is remembered by clients.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.ticketer = aws_lc_rs::Ticketer::new().map_err(io::Error::other)?;
+        Ok(Self { certify, config })
+    }
+
+    fn config(&self, certificate: &Certificate) -> Arc<ServerConfig> {
+        let mut config = self.config.clone();
+        config.cert_resolver = Arc::new(SingleCertAndKey::from(Arc::clone(certificate.key())));
+        Arc::new(config)
+    }
+}
+
+/// Shakes hands. `None`: the connection has ended over it, and the log has been told.
+pub(super) async fn establish(
+    stream: TcpStream,
+    arrival: Arrival,
+    tls: &Tls,
+    worker: &Worker,
+    ticket: &Ticket,
+) -> Option<(Stream, Arrival, Negotiated)> {
+    ticket.attend().await;
+    ticket.arm(worker.shared.settings.timeouts.handshake);
+    match first_byte(&stream, ticket).await {
+        First::Tls => {}
+        First::Http => return Some((Stream::Tcp(stream), arrival.over(Over::Mistaken), Negotiated::Http1)),
+        First::Nothing => return None,
+    }
+    match ticket.until_due(pin!(handshake(stream, tls, worker))).await {
+        Ok(Ok((stream, shown))) => {
+            let negotiated = match stream.get_ref().1.alpn_protocol() {
+                Some(HTTP2) => Negotiated::Http2,
+                _ => Negotiated::Http1,
+            };
+            let stream = Stream::Tls(Box::new(TlsStream::Server(stream)));
+            Some((stream, arrival.over(Over::Tls(Arc::new(shown))), negotiated))
+        }
+        Ok(Err(failure)) => {
+            failure.tell(arrival.client, worker);
+            None
+        }
+        Err(Elapsed) => {
+            tracing::debug!(client = %arrival.client, "the TLS handshake took too long");
+            None
+        }
+    }
+}
+
+/// Waits for the first byte, which stays where it is. Holds nothing meanwhile.
+async fn first_byte(stream: &TcpStream, ticket: &Ticket) -> First {
+    let mut draining = false;
+    ticket.begin_idling();
+    let first = poll_fn(|cx| {
+        let mut byte = [0];
+        let mut byte = ReadBuf::new(&mut byte);
+        if let Poll::Ready(peeked) = stream.poll_peek(cx, &mut byte) {
+            return Poll::Ready(match peeked {
+                Ok(1) if byte.filled()[0].is_ascii_alphabetic() => First::Http,
+                Ok(1) => First::Tls,
+                _ => First::Nothing,
+            });
+        }
+        if ticket.is_draining() && !draining {
+            draining = true;
+            ticket.arm(LAST_CALL);
+        }
+        if ticket.is_due() || ticket.is_evicted() { Poll::Ready(First::Nothing) } else { Poll::Pending }
+    })
+    .await;
+    ticket.end_idling();
+    first
+}
+
+async fn handshake(
+    mut stream: TcpStream,
+    tls: &Tls,
+    worker: &Worker,
+) -> Result<(server::TlsStream<TcpStream>, Shown), Failure> {
+    let mut raw = worker.buffers.get();
+    let accepted = hello(&mut stream, &mut raw).await;
+    worker.buffers.give(raw);
+    let accepted = accepted?;
+    let name = accepted.client_hello().server_name().map(compared);
+    let Some(certificate) = tls.certify.certificate(name.as_deref()) else {
+        // It goes into an empty socket; one that does not take it has nobody behind it.
+        let _ = stream.try_write(&UNRECOGNIZED_NAME);
+        return Err(Failure::NoCertificate(name));
+    };
+    let config = tls.config(&certificate);
+    let stream = StartHandshake::from_parts(accepted, stream).into_stream(config).await.map_err(Failure::Broken)?;
+    Ok((stream, Shown { certificate, name }))
+}
+
+/// Reads the client's first message, however it is split. The bytes stay in `raw` as they came.
+async fn hello(stream: &mut TcpStream, raw: &mut Buffer) -> Result<Accepted, Failure> {
+    let mut acceptor = Acceptor::default();
+    loop {
+        if !raw.make_room(LARGEST_HELLO) {
+            return Err(broken("the first message is too long"));
+        }
+        let room = raw.room();
+        let bite = BITE.min(room.len());
+        let count = stream.read(&mut room[..bite]).await.map_err(Failure::Broken)?;
+        if count == 0 {
+            return Err(Failure::Broken(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let mut fresh = &room[..count];
+        while !fresh.is_empty() {
+            acceptor.read_tls(&mut fresh).map_err(Failure::Broken)?;
+        }
+        raw.filled(count);
+        match acceptor.accept() {
+            Ok(Some(accepted)) => return Ok(accepted),
+            Ok(None) => {}
+            Err((error, mut alert)) => {
+                let mut said = Vec::new();
+                let _ = alert.write_all(&mut said);
+                let _ = stream.try_write(&said);
+                return Err(broken(error));
+            }
+        }
+    }
+}
+
+fn broken(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+    Failure::Broken(io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
+/// A name as hosts are compared.
+fn compared(name: &str) -> Box<str> {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.to_ascii_lowercase().into()
+}
+
+impl Failure {
+    /// Tells who reads the log.
+    fn tell(self, client: SocketAddr, worker: &Worker) {
+        match self {
+            Self::Broken(error) => tracing::debug!(%client, %error, "TLS handshake failed"),
+            Self::NoCertificate(name) => {
+                let name = name.as_deref().unwrap_or("none");
+                tracing::debug!(%client, name, "TLS handshake failed: no certificate for the name that was asked for");
+                if worker.shared.seldom.unrecognized.may_say() {
+                    tracing::warn!(%client, name, "a TLS client asks for a name that has no certificate, and is turned away");
+                }
+            }
+        }
+    }
+}

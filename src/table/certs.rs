@@ -1,0 +1,263 @@
+//! Which certificate a name gets: an immutable snapshot, like the rest of the table.
+//!
+//! Does no IO and knows no clock: whoever builds the snapshot leaves out what is not valid. What is in a certificate
+//! decides (its subjectAltName, RFC 9525), never what its file is called.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use hashbrown::HashMap;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::pem::{self, PemObject, SectionKind};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SigningKey};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::http::host::Host;
+
+/// A certificate with its chain and its private key.
+pub struct Certificate {
+    key: Arc<CertifiedKey>,
+    names: Box<[Box<str>]>,
+    not_before: SystemTime,
+    not_after: SystemTime,
+    source: Box<str>,
+}
+
+/// Why something is no certificate that could be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadCertificate(pub String);
+
+/// The certificates that are served, by the names that they are for.
+#[derive(Debug, Default)]
+pub struct Certificates {
+    all: Vec<Arc<Certificate>>,
+    exact: HashMap<Box<str>, Arc<Certificate>>,
+    /// Keyed by what stands behind `*.`: one label below it is covered (RFC 9525 section 6.3).
+    wildcard: HashMap<Box<str>, Arc<Certificate>>,
+    default: Option<Arc<Certificate>>,
+}
+
+impl Certificate {
+    /// Reads a chain, its own certificate first, and its private key (PKCS #8, PKCS #1 or SEC 1; RSA, ECDSA or Ed25519)
+    /// from PEM, in whatever order they stand.
+    ///
+    /// # Errors
+    /// What is not PEM, lacks one of them, names no host, or has a key that is not its own.
+    pub fn from_pem(text: &[u8]) -> Result<Self, BadCertificate> {
+        let (mut chain, mut key) = (Vec::new(), None);
+        for section in sections(text) {
+            match section? {
+                (SectionKind::Certificate, der) => chain.push(CertificateDer::from(der)),
+                (kind, der) => key = PrivateKeyDer::from_pem(kind, der).or(key),
+            }
+        }
+        let key = signing_key(key.ok_or_else(|| bad("there is no private key in it"))?)?;
+        Self::new(chain, key, "")
+    }
+
+    /// A certificate of a chain, its own first, and a key. `source` tells people where it came from.
+    pub(crate) fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: Arc<dyn SigningKey>,
+        source: &str,
+    ) -> Result<Self, BadCertificate> {
+        let leaf = Leaf::of(chain.first().ok_or_else(|| bad("there is no certificate in it"))?)?;
+        if leaf.names.is_empty() {
+            return Err(bad("it names no host (no subjectAltName)"));
+        }
+        let key = CertifiedKey::new(chain, key);
+        key.keys_match().map_err(|_| bad("its private key is another certificate's"))?;
+        Ok(Self {
+            key: Arc::new(key),
+            names: leaf.names,
+            not_before: leaf.not_before,
+            not_after: leaf.not_after,
+            source: source.into(),
+        })
+    }
+
+    /// The names that it is for: host names, `*.` names and addresses, as hosts are compared.
+    pub fn names(&self) -> &[Box<str>] {
+        &self.names
+    }
+
+    /// From when on it is valid.
+    pub fn not_before(&self) -> SystemTime {
+        self.not_before
+    }
+
+    /// Until when it is valid.
+    pub fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
+    /// Where it came from, for people; empty where nobody said.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether it is for a host, in [`Host`]'s compared form (RFC 9525 section 6).
+    pub fn covers(&self, host: &str) -> bool {
+        let parent = parent(host);
+        self.names.iter().any(|name| {
+            **name == *host || parent.is_some_and(|parent| name.strip_prefix("*.").is_some_and(|name| name == parent))
+        })
+    }
+
+    /// The chain and the key as a handshake needs them.
+    pub(crate) fn key(&self) -> &Arc<CertifiedKey> {
+        &self.key
+    }
+}
+
+impl Certificates {
+    /// An index of certificates, all of them valid. The newest wins among those that are for the same name: the one
+    /// whose validity began last.
+    pub fn of(certificates: impl IntoIterator<Item = Certificate>) -> Self {
+        Self::from_shared(certificates.into_iter().map(Arc::new))
+    }
+
+    pub(crate) fn from_shared(certificates: impl IntoIterator<Item = Arc<Certificate>>) -> Self {
+        let mut index = Self { all: certificates.into_iter().collect(), ..Self::default() };
+        for certificate in &index.all {
+            for name in &certificate.names {
+                let (map, name) = match name.strip_prefix("*.") {
+                    Some(parent) => (&mut index.wildcard, parent),
+                    None => (&mut index.exact, &**name),
+                };
+                let best = map.entry(name.into()).or_insert_with(|| Arc::clone(certificate));
+                if (best.not_before, best.not_after) < (certificate.not_before, certificate.not_after) {
+                    *best = Arc::clone(certificate);
+                }
+            }
+        }
+        index
+    }
+
+    /// Names the certificate of clients that ask for a name which has none, or for no name at all.
+    #[must_use]
+    pub fn or(mut self, default: Option<Arc<Certificate>>) -> Self {
+        self.default = default;
+        self
+    }
+
+    /// The certificate for the name that a client asks for: an exact one before a wildcard, then the default.
+    pub fn find(&self, name: Option<&str>) -> Option<&Arc<Certificate>> {
+        name.and_then(|name| self.covering(name)).or(self.default.as_ref())
+    }
+
+    /// The certificate that is for a host, and not the default.
+    pub fn covering(&self, host: &str) -> Option<&Arc<Certificate>> {
+        self.exact.get(host).or_else(|| self.wildcard.get(parent(host)?))
+    }
+
+    /// Whether one is for exactly this name, which may be a `*.` name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        name.strip_prefix("*.")
+            .map_or_else(|| self.exact.contains_key(name), |parent| self.wildcard.contains_key(parent))
+    }
+
+    /// Every certificate, in the order in which they were given.
+    pub fn all(&self) -> &[Arc<Certificate>] {
+        &self.all
+    }
+}
+
+/// What is said by the certificate itself.
+pub(crate) struct Leaf {
+    pub(crate) names: Box<[Box<str>]>,
+    pub(crate) not_before: SystemTime,
+    pub(crate) not_after: SystemTime,
+    pub(crate) is_authority: bool,
+    /// Its public key as `SubjectPublicKeyInfo`, by which its private key is found.
+    pub(crate) public_key: Box<[u8]>,
+    pub(crate) subject: Box<[u8]>,
+    pub(crate) issuer: Box<[u8]>,
+}
+
+impl Leaf {
+    pub(crate) fn of(der: &CertificateDer<'_>) -> Result<Self, BadCertificate> {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|_| bad("a certificate in it can't be read"))?;
+        let alternative = certificate.subject_alternative_name().ok().flatten();
+        let names = alternative.iter().flat_map(|extension| &extension.value.general_names);
+        Ok(Self {
+            names: names.filter_map(name_of).collect(),
+            not_before: time(certificate.validity().not_before.timestamp()),
+            not_after: time(certificate.validity().not_after.timestamp()),
+            is_authority: certificate.is_ca(),
+            public_key: certificate.public_key().raw.into(),
+            subject: certificate.subject().as_raw().into(),
+            issuer: certificate.issuer().as_raw().into(),
+        })
+    }
+}
+
+/// The sections of a PEM file that we know; text around them and other sections are nothing.
+pub(crate) fn sections(text: &[u8]) -> impl Iterator<Item = Result<(SectionKind, Vec<u8>), BadCertificate>> {
+    <(SectionKind, Vec<u8>)>::pem_slice_iter(text).map(|section| {
+        section.map_err(|error| match error {
+            pem::Error::MissingSectionEnd { .. } => bad("it is cut off: a section has no end"),
+            _ => bad("it is not PEM: a section can't be decoded"),
+        })
+    })
+}
+
+/// A private key that can sign.
+pub(crate) fn signing_key(key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, BadCertificate> {
+    any_supported_type(&key).map_err(|_| bad("its private key is none of RSA, ECDSA and Ed25519, or broken"))
+}
+
+/// The form in which names are compared, or `None` for one that no request can have.
+fn name_of(name: &GeneralName<'_>) -> Option<Box<str>> {
+    match name {
+        GeneralName::DNSName(name) => {
+            let (star, rest) = name.strip_prefix("*.").map_or(("", *name), |rest| ("*.", rest));
+            let host = Host::parse(rest.as_bytes()).ok().filter(|host| host.port().is_none())?;
+            Some(format!("{star}{host}").into())
+        }
+        GeneralName::IPAddress(bytes) => {
+            let address = match <[u8; 4]>::try_from(*bytes) {
+                Ok(v4) => IpAddr::from(v4),
+                Err(_) => IpAddr::from(<[u8; 16]>::try_from(*bytes).ok()?),
+            };
+            Some(if address.is_ipv6() { format!("[{address}]") } else { address.to_string() }.into())
+        }
+        _ => None,
+    }
+}
+
+/// What stands behind the first label of a name.
+fn parent(host: &str) -> Option<&str> {
+    if host.starts_with('[') {
+        return None;
+    }
+    host.split_once('.').map(|(_, parent)| parent)
+}
+
+/// Nothing that is served was, or will be, valid before there was Unix.
+fn time(seconds: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+fn bad(what: &str) -> BadCertificate {
+    BadCertificate(what.to_owned())
+}
+
+impl fmt::Display for BadCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadCertificate {}
+
+impl fmt::Debug for Certificate {
+    /// Without its key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate").field("names", &self.names).field("source", &self.source).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,124 @@
+//! Certificates, all of one authority that is made anew for each run, and clients that trust nobody else.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SignatureAlgorithm};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+
+use super::wire::Wire;
+use super::{Client, PATIENCE};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A certificate to be made.
+pub struct Leaf {
+    params: CertificateParams,
+    algorithm: &'static SignatureAlgorithm,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone)]
+pub struct Made {
+    pub cert: String,
+    pub chain: String,
+    pub key: String,
+}
+
+/// The authority that has signed everything, through one that stands between.
+struct Authority {
+    root: CertifiedIssuer<'static, KeyPair>,
+    between: CertifiedIssuer<'static, KeyPair>,
+}
+
+fn authority() -> &'static Authority {
+    static AUTHORITY: OnceLock<Authority> = OnceLock::new();
+    AUTHORITY.get_or_init(|| {
+        let params = |name: &str| {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.distinguished_name.push(rcgen::DnType::CommonName, name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params
+        };
+        let root = CertifiedIssuer::self_signed(params("Test Root"), KeyPair::generate().unwrap()).unwrap();
+        let between =
+            CertifiedIssuer::signed_by(params("Test Intermediate"), KeyPair::generate().unwrap(), &root).unwrap();
+        Authority { root, between }
+    })
+}
+
+/// A certificate for these names, ECDSA P-256, valid from yesterday for ninety days.
+pub fn leaf(names: &[&str]) -> Leaf {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let leaf = Leaf { params: CertificateParams::new(names).unwrap(), algorithm: &rcgen::PKCS_ECDSA_P256_SHA256 };
+    leaf.valid(-1, 90)
+}
+
+/// The PEM of a certificate for these names with all that belongs to it.
+pub fn pem(names: &[&str]) -> String {
+    leaf(names).make().whole()
+}
+
+impl Leaf {
+    /// Valid from and to so many days from now.
+    pub fn valid(mut self, from: i64, to: i64) -> Self {
+        let time = |days: i64| match u32::try_from(days) {
+            Ok(days) => SystemTime::now() + DAY * days,
+            Err(_) => SystemTime::now() - DAY * u32::try_from(-days).unwrap(),
+        };
+        self.params.not_before = time(from).into();
+        self.params.not_after = time(to).into();
+        self
+    }
+
+    pub fn algorithm(mut self, algorithm: &'static SignatureAlgorithm) -> Self {
+        self.algorithm = algorithm;
+        self
+    }
+
+    pub fn make(self) -> Made {
+        let key = KeyPair::generate_for(self.algorithm).unwrap();
+        let cert = self.params.signed_by(&key, &authority().between).unwrap();
+        Made { cert: cert.pem(), chain: authority().between.pem(), key: key.serialize_pem() }
+    }
+}
+
+impl Made {
+    pub fn fullchain(&self) -> String {
+        format!("{}{}", self.cert, self.chain)
+    }
+
+    pub fn whole(&self) -> String {
+        format!("{}{}", self.fullchain(), self.key)
+    }
+}
+
+/// How a client speaks TLS. Clones remember the same sessions.
+pub fn config(versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority().root.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
+    builder.with_root_certificates(roots).with_no_client_auth()
+}
+
+/// Connects and shakes hands.
+#[track_caller]
+pub fn connect(address: SocketAddr, name: &str) -> Client {
+    try_connect(address, name, config(rustls::ALL_VERSIONS))
+        .unwrap_or_else(|error| panic!("no TLS for {name}: {error}"))
+}
+
+/// Connects and shakes hands like this, or says why it could not.
+pub fn try_connect(address: SocketAddr, name: &str, config: ClientConfig) -> Result<Client, std::io::Error> {
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut session = ClientConnection::new(Arc::new(config), name).map_err(std::io::Error::other)?;
+    while session.is_handshaking() {
+        session.complete_io(&mut socket)?;
+    }
+    Ok(Client::over(Wire::tls(StreamOwned::new(session, socket))))
+}
