@@ -16,7 +16,9 @@ use crate::http::rewrite::Changes;
 use crate::net::stream::{Duplex, Stream};
 use crate::table::backend::Address;
 use crate::table::link::{Link, ProxyVersion};
-use crate::table::{Answer, Redirect, Route, Table, target};
+use crate::table::secure::Secure;
+use crate::table::target::{self, Scheme, Written};
+use crate::table::{Answer, Redirect, Route, Table};
 
 /// Says where each request goes. Called once a request, on the worker that carries it.
 pub trait Decide: Send + Sync + 'static {
@@ -72,7 +74,8 @@ impl Bounce {
     }
 
     /// To a backend: a port of this machine (`8001`), an address (`"10.0.0.7:9000"`, a [`std::net::SocketAddr`]), a name
-    /// with a port, a unix socket (`"unix:/run/app.sock"`), or a URL. The path and query of a URL that has a path other
+    /// with a port, a unix socket (`"unix:/run/app.sock"`), or a URL; an `https://` one has to have a certificate for its
+    /// host that the system trusts. The path and query of a URL that has a path other
     /// than `/` take the place of the request's.
     #[must_use]
     pub fn to(mut self, target: impl Into<Target>) -> Self {
@@ -218,10 +221,16 @@ impl From<&str> for Target {
             path => Some(path.to_owned()),
         };
         match target::parse(address) {
-            Ok(address) => Self(Ok(Place { address, link: Link::default(), path })),
+            Ok(Written { address, scheme }) => {
+                let tls = match scheme {
+                    Scheme::Http => None,
+                    Scheme::Https(name) => Some(Arc::new(Secure::by_system_roots(&name))),
+                };
+                Self(Ok(Place { address, link: Link { tls, ..Link::default() }, path }))
+            }
             Err(bad) => {
                 tracing::error!(target = text, why = bad.what, "a decision names no target");
-                Self(Err("a target is a port, host:port, unix:/path or an http:// URL"))
+                Self(Err("a target is a port, host:port, unix:/path or an http:// or https:// URL"))
             }
         }
     }
@@ -313,13 +322,13 @@ mod tests {
             ("http://127.0.0.1:8001/x?y=/z", "127.0.0.1:8001", Some("/x?y=/z")),
             ("http://127.0.0.1:8001?y", "127.0.0.1:8001", Some("/?y")),
             ("http://[::1]:8001/x", "[::1]:8001", Some("/x")),
+            ("https://app.internal/x", "app.internal:443", Some("/x")),
             ("unix:/run/app.sock", "unix:/run/app.sock", None),
         ] {
             let got = Target::from(text).0.unwrap_or_else(|why| panic!("{text}: {why}"));
             assert_eq!((got.address.to_string().as_str(), got.path.as_deref()), (address, path), "{text}");
         }
-        for text in
-            ["", ":8001", "host", "host:0", "host:99999", "https://a.test", "127.0.0.1:8001/x", "unix:x", "a b:1"]
+        for text in ["", ":8001", "host", "host:0", "host:99999", "h2c://a.test", "127.0.0.1:8001/x", "unix:x", "a b:1"]
         {
             assert!(Target::from(text).0.is_err(), "{text}");
         }

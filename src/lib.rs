@@ -10,7 +10,8 @@
 //!    [`Refusal`] it gets. Each request of an HTTP/2 connection, `conn::http2`, is to it a client that speaks HTTP/1.
 //! 3. [`bounce::Decide`] says where it goes. [`bounce::Routes`], the published [`table::Table`], is one who decides; a
 //!    closure is another.
-//! 4. [`table::site::Site`] picks an instance; `upstream::idle` has a connection to it, or `upstream::connect` makes one.
+//! 4. [`table::site::Site`] picks an instance; `upstream::idle` has a connection to it, or `upstream::connect` makes one,
+//!    by `upstream::tls` where the target is `https://`.
 //! 5. `http::rewrite` writes the head as the backend gets it; `upstream::exchange` relays both ways at once, and
 //!    `http::body` says where each message ends.
 //! 6. The connection goes back to wait, closes, or has become a `conn::tunnel`. [`record`] tells what happened to those
@@ -40,7 +41,7 @@
 //!
 //! `table` and `http` do no IO and know no clock · `http` knows no tokio · `net` knows no HTTP · `conn` knows neither
 //! `config` nor `ops` · nothing but `main` knows `cli` · toml, notify and annotated errors stay in `config` · rustls stays
-//! in `conn::tls`, `net::stream`, `table::certs` and `config::certs` · hyper stays out of the HTTP/1 path: it serves the
+//! in `conn::tls`, `net::stream`, `upstream::tls`, `table::{certs, secure}` and `config::{certs, link}` · hyper stays out of the HTTP/1 path: it serves the
 //! demo's backends only · h2 stays in `conn::http2` · `unsafe` is nowhere.
 //!
 //! # Example

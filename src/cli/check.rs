@@ -9,6 +9,7 @@ use hashbrown::HashSet;
 use super::Serve;
 use super::serve::{Told, colors};
 
+use carom::config::caution::cautions;
 use carom::config::report::Report;
 use carom::config::routes;
 use carom::table::Table;
@@ -23,6 +24,9 @@ pub(super) fn run(serve: Serve) -> ExitCode {
     match routes::load(&told.routes, &told.addresses()) {
         Ok((_, table)) => {
             let _ = writeln!(std::io::stdout(), "{}", summary(&told.routes, &table));
+            for caution in cautions(&table, &told.routes.display().to_string()) {
+                let _ = writeln!(std::io::stdout(), "{caution}");
+            }
             ExitCode::SUCCESS
         }
         Err(report) => {

@@ -2,7 +2,8 @@
 //!
 //! The workers carry requests; this thread watches the file and waits for signals.
 
-use std::io::{IsTerminal, Write};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use carom::bounce::Routes;
+use carom::config::caution::cautions;
 use carom::config::diff::Diff;
 use carom::config::file::{self, Config, Listen};
 use carom::config::report::Report;
@@ -134,7 +136,10 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         log = Some(writer);
     }
     let proxy = builder.bind().await.map_err(|error| cannot_listen(&error))?;
-    let ready = ready(proxy.addresses(), &listen, &path, &routes.current());
+    let mut ready = ready(proxy.addresses(), &listen, &path, &routes.current());
+    for caution in cautions(&routes.current(), &file_name(&path)) {
+        let _ = write!(ready, "\n{caution}");
+    }
     let listening = proxy.addresses().to_vec();
     Ok(Running { proxy, follow: Follow { path, bytes, listening, routes }, log, ready })
 }
@@ -188,7 +193,7 @@ impl Follow {
     /// Publishes every new content of the file that can be published.
     async fn for_ever(self, mut hangup: Signal) {
         let mut watch = Watch::new(&self.path, Some(self.bytes.clone()));
-        let name = self.path.file_name().map_or_else(|| self.path.display().to_string(), |n| n.display().to_string());
+        let name = file_name(&self.path);
         loop {
             let seen = tokio::select! {
                 seen = watch.changed() => seen,
@@ -222,6 +227,9 @@ impl Follow {
             true => say!("{name} read again: no route has changed"),
             false => say!("{}", diff.block(name).trim_end()),
         }
+        for caution in cautions(&self.routes.current(), name) {
+            say!("{caution}");
+        }
         drop((running, last));
     }
 }
@@ -251,6 +259,10 @@ impl Stop {
         say!("carom: {name} again: ended at once");
         ExitCode::from(if name == "SIGINT" { 130 } else { 143 })
     }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.display().to_string())
 }
 
 /// `carom: listening on http://[::]:80 — 12 routes from routes.toml`

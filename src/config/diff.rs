@@ -4,8 +4,10 @@ use std::fmt::{self, Write};
 
 use hashbrown::HashMap;
 
+use crate::table::backend::Address;
 use crate::table::link::ProxyVersion;
 use crate::table::pattern::Pattern;
+use crate::table::secure::Roots;
 use crate::table::site::{Balance, Instance, Site};
 use crate::table::{Action, Answer, Route, Table};
 
@@ -216,6 +218,26 @@ fn traits(instance: &Instance) -> Vec<String> {
         Some(ProxyVersion::V1) => traits.push("send_proxy v1".to_owned()),
         Some(ProxyVersion::V2) => traits.push("send_proxy v2".to_owned()),
     }
+    if let Some(tls) = &instance.backend.link().tls {
+        let own_name = match instance.backend.address() {
+            Address::Port(_) => "localhost".to_owned(),
+            Address::Socket(address) => address.ip().to_string(),
+            Address::Name(name, _) => name.to_string(),
+            Address::Unix(_) => String::new(),
+        };
+        if tls.server_name().trim_matches(['[', ']']) != own_name {
+            traits.push(format!("server_name {}", tls.server_name()));
+        }
+        if let Roots::File { path, .. } = &tls.wanted().roots {
+            traits.push(format!("ca {path}"));
+        }
+        if let Some(identity) = &tls.wanted().identity {
+            traits.push(format!("client_cert {}", identity.path));
+        }
+        if tls.is_insecure() {
+            traits.push("insecure".to_owned());
+        }
+    }
     traits
 }
 
@@ -282,6 +304,12 @@ mod tests {
             ("{ to = 1, also = [\"b\", \"c\"] }", "{ to = 1, also = [\"c\", \"d\"] }", "~ a also +d -b"),
             ("1", "{ to = 2, also = [\"b\"] }", "~ a 1 → 2, also +b"),
             ("1", "{ to = 1, send_proxy = \"v2\" }", "~ a 1 → 1 (send_proxy v2)"),
+            ("1", "\"https://localhost:1\"", "~ a 1 → https://localhost:1"),
+            (
+                "\"https://10.0.0.7\"",
+                "{ to = \"https://10.0.0.7\", server_name = \"b.test\", insecure = true }",
+                "~ a https://10.0.0.7:443 → https://10.0.0.7:443 (server_name b.test, insecure)",
+            ),
             ("1", "\"unix:/run/app.sock\"", "~ a 1 → unix:/run/app.sock"),
         ] {
             let got = Diff::between(&table(&format!("a = {old}")), &table(&format!("a = {new}")));

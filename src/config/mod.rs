@@ -5,6 +5,7 @@
 //! Serving is not its business: it publishes nothing.
 
 mod answer;
+pub mod caution;
 pub mod certs;
 pub mod diff;
 mod dotted;
@@ -13,6 +14,7 @@ mod folders;
 mod from_json;
 mod from_toml;
 mod keys;
+mod link;
 mod look;
 mod names;
 mod node;

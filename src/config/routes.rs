@@ -1,20 +1,21 @@
 //! `routes.toml` (or a bouncy `routes.json`) into a [`Table`], or into everything that is wrong with it.
 //!
-//! Pure but for [`load`]: text in, table out. Nothing is resolved, connected to or published here.
+//! Text in, table out; but for [`load`], no file is read but the certificates that the text names. Nothing is resolved,
+//! connected to or published here.
 
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::table::backend::Address;
-use crate::table::link::{Link, ProxyVersion};
+use crate::table::backend::Backend;
 use crate::table::pattern::Pattern;
 use crate::table::site::{Balance, HEAVIEST, Instance, MOST_INSTANCES, Site};
-use crate::table::target;
+use crate::table::target::{self, Written};
 use crate::table::{Action, Route, Table};
 
 use super::keys::{Keys, noted};
+use super::link::{self, Links};
 use super::node::{Entry, Node, Value};
 use super::report::{Problem, Report};
 use super::reuse::Known;
@@ -50,6 +51,7 @@ pub fn parse(path: &Path, bytes: &[u8], listeners: &[SocketAddr], previous: Opti
         entries: &entries,
         listeners,
         known: Known::from(previous),
+        links: Links::new(path),
         table: Table::with_capacity(entries.len()),
         problems,
         looked_up: 0,
@@ -64,6 +66,7 @@ struct Resolver<'a> {
     entries: &'a [Entry<'a>],
     listeners: &'a [SocketAddr],
     known: Known<'a>,
+    links: Links<'a>,
     table: Table,
     problems: Vec<Problem>,
     /// How often the place of a taken pattern was searched for.
@@ -76,7 +79,7 @@ struct Said<'a> {
     to: Option<&'a Entry<'a>>,
     also: Option<&'a Entry<'a>>,
     balance: Option<&'a Entry<'a>>,
-    send_proxy: Option<&'a Entry<'a>>,
+    link: link::Said<'a>,
     redirect: Option<&'a Entry<'a>>,
     respond: Option<&'a Entry<'a>>,
 }
@@ -112,7 +115,7 @@ impl<'a> Resolver<'a> {
             }
             _ => {
                 patterns.extend(own.clone());
-                let instances = self.instances(&entry.node, &Link::default());
+                let instances = self.instances(&entry.node, &link::Said::default());
                 self.site(own.as_ref(), instances, Balance::default())
             }
         };
@@ -142,9 +145,11 @@ impl<'a> Resolver<'a> {
             "to" => said.to = Some(entry),
             "also" => said.also = Some(entry),
             "balance" => said.balance = Some(entry),
-            "send_proxy" => said.send_proxy = Some(entry),
             "redirect" => said.redirect = Some(entry),
-            _ => said.respond = Some(entry),
+            "respond" => said.respond = Some(entry),
+            _ => {
+                said.link.note(key, entry);
+            }
         });
         self.problems.append(&mut problems);
         said
@@ -207,8 +212,7 @@ impl<'a> Resolver<'a> {
             );
         }
         let balance = self.balance(said);
-        let link = Link { send_proxy: said.send_proxy.and_then(|entry| noted(send_proxy(entry), &mut self.problems)) };
-        for of_targets in [said.balance, said.send_proxy].into_iter().flatten().filter(|_| said.to.is_none()) {
+        for of_targets in [said.balance, said.link.any()].into_iter().flatten().filter(|_| said.to.is_none()) {
             let what = format!("`{}` is for routes with `to`", of_targets.key);
             self.problems.push(Problem::at(&of_targets.key_span, what));
         }
@@ -218,7 +222,7 @@ impl<'a> Resolver<'a> {
         if let Some(respond) = said.respond {
             return answer::respond(&respond.node, &mut self.problems).map(Action::Respond);
         }
-        let instances = self.instances(&first.node, &link);
+        let instances = self.instances(&first.node, &said.link);
         self.site(own, instances, balance)
     }
 
@@ -246,7 +250,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The instances of a target or of an array of them, with what the route says of all; `None` when one is wrong.
-    fn instances(&mut self, node: &'a Node<'a>, link: &Link) -> Option<Vec<Instance>> {
+    fn instances(&mut self, node: &'a Node<'a>, route: &link::Said<'a>) -> Option<Vec<Instance>> {
         let items = node.items();
         if items.is_empty() {
             self.problems.push(Problem::at(&node.span, "an array without a target").help("such as [8001, 8002]"));
@@ -259,21 +263,27 @@ impl<'a> Resolver<'a> {
         }
         let mut instances = Vec::with_capacity(items.len());
         for item in items {
-            instances.extend(self.instance(item, link.clone()));
+            instances.extend(self.instance(item, route));
+        }
+        let over_tls = |instance: &Instance| instance.backend.link().tls.is_some();
+        if let (Some(entry), true) = (route.about_tls(), instances.len() == items.len())
+            && !instances.iter().any(over_tls)
+        {
+            self.problems.push(link::only_over_tls(entry));
         }
         (instances.len() == items.len()).then_some(instances)
     }
 
-    fn instance(&mut self, node: &'a Node<'a>, mut link: Link) -> Option<Instance> {
+    fn instance(&mut self, node: &'a Node<'a>, route: &link::Said<'a>) -> Option<Instance> {
         let Value::Table(entries) = &node.value else {
-            let address = self.address(node)?;
-            return Some(Instance { backend: self.known.backend(address, link), weight: 1, backup: false });
+            let backend = self.backend(node, &link::Said::default(), route)?;
+            return Some(Instance { backend, weight: 1, backup: false });
         };
-        let (mut to, mut weight, mut backup) = (None, 1, false);
+        let (mut to, mut weight, mut backup, mut own) = (None, 1, false, link::Said::default());
         TARGET.read(
             entries,
             &mut self.problems,
-            |_| None,
+            |entry| (entry.key == "tls").then(|| names::listed(&["ca", "server_name", "client_cert", "insecure"])),
             |key, entry, problems| match key {
                 "to" => to = Some(&entry.node),
                 "weight" => {
@@ -281,7 +291,9 @@ impl<'a> Resolver<'a> {
                     weight = number.and_then(|number| u16::try_from(number).ok()).unwrap_or(1);
                 }
                 "backup" => backup = noted(entry.node.flag("true or false"), problems).unwrap_or(false),
-                _ => link.send_proxy = noted(send_proxy(entry), problems),
+                _ => {
+                    own.note(key, entry);
+                }
             },
         );
         let Some(to) = to else {
@@ -289,12 +301,17 @@ impl<'a> Resolver<'a> {
             self.problems.push(problem.help("{ to = 8001, weight = 2 }"));
             return None;
         };
-        let address = self.address(to)?;
-        Some(Instance { backend: self.known.backend(address, link), weight, backup })
+        Some(Instance { backend: self.backend(to, &own, route)?, weight, backup })
     }
 
-    fn address(&mut self, node: &Node<'_>) -> Option<Address> {
-        let address = match &node.value {
+    fn backend(&mut self, node: &Node<'_>, own: &link::Said<'_>, route: &link::Said<'_>) -> Option<Arc<Backend>> {
+        let Written { address, scheme } = self.target(node)?;
+        let link = self.links.link(node, &scheme, own, route, &mut self.problems)?;
+        Some(self.known.backend(address, link))
+    }
+
+    fn target(&mut self, node: &Node<'_>) -> Option<Written> {
+        let target = match &node.value {
             Value::Integer(number) => target::port(*number),
             Value::String(text) => target::parse(text),
             other => {
@@ -303,9 +320,10 @@ impl<'a> Resolver<'a> {
                 return None;
             }
         };
-        let address = address.map_err(|bad| Problem::at(&node.span, bad.what).maybe_help(bad.help));
-        let address = noted(address, &mut self.problems)?;
-        if target::is_ours(&address, self.listeners) {
+        let target = target.map_err(|bad| Problem::at(&node.span, bad.what).maybe_help(bad.help));
+        let target = noted(target, &mut self.problems)?;
+        if target::is_ours(&target.address, self.listeners) {
+            let address = &target.address;
             self.problems.push(
                 Problem::at(&node.span, format!("{address} is a port that carom itself listens on"))
                     .label("requests would go round in a circle")
@@ -313,7 +331,7 @@ impl<'a> Resolver<'a> {
             );
             return None;
         }
-        Some(address)
+        Some(target)
     }
 
     /// Says that a pattern is another route's, and where that one is.
@@ -338,18 +356,6 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The version of the PROXY protocol that a backend gets.
-fn send_proxy(entry: &Entry<'_>) -> Result<ProxyVersion, Problem> {
-    const HELP: &str = "\"v1\" is a line of text, \"v2\" a binary block: what the backend is set up to take";
-    match entry.node.text("\"v1\" or \"v2\"").map_err(|problem| problem.help(HELP))? {
-        "v1" => Ok(ProxyVersion::V1),
-        "v2" => Ok(ProxyVersion::V2),
-        other => {
-            Err(Problem::at(&entry.node.span, format!("the PROXY protocol has no version \"{other}\"")).help(HELP))
-        }
-    }
-}
-
 /// Where an entry names a pattern: in its key, or in `also`.
 fn place(entry: &Entry<'_>, pattern: &Pattern, in_also: bool) -> Range<usize> {
     let is_it = |text: &str| Pattern::parse(text).is_ok_and(|other| other == *pattern);
@@ -371,15 +377,27 @@ fn place(entry: &Entry<'_>, pattern: &Pattern, in_also: bool) -> Range<usize> {
 /// What a route's table may say.
 const ROUTE: Keys = Keys {
     of: "a route",
-    known: &["to", "also", "balance", "send_proxy", "redirect", "respond"],
+    known: &[
+        "to",
+        "also",
+        "balance",
+        "send_proxy",
+        "ca",
+        "server_name",
+        "client_cert",
+        "client_key",
+        "insecure",
+        "redirect",
+        "respond",
+    ],
     later: &["health", "retries", "wait", "tls", "max_connections", "headers", "auth"],
 };
 
 /// What a target's table may say.
 const TARGET: Keys = Keys {
     of: "a target",
-    known: &["to", "weight", "backup", "send_proxy"],
-    later: &["health", "tls", "max_connections"],
+    known: &["to", "weight", "backup", "send_proxy", "ca", "server_name", "client_cert", "client_key", "insecure"],
+    later: &["health", "max_connections"],
 };
 
 /// The ways to choose.

@@ -444,7 +444,8 @@ impl Connection {
     async fn after(&mut self, exchange: &mut Exchange, ended: Ended, notes: &mut Notes) -> Result<Followed, Refusal> {
         Ok(Followed::By(match ended {
             Ended::Refused(refusal) => return Err(refusal),
-            Ended::Stale | Ended::Switched => return Err(Refusal::BackendClosed),
+            Ended::Stale => return Err(exchange.refusal_of_stale()),
+            Ended::Switched => return Err(Refusal::BackendClosed),
             Ended::Cut { why, reset } => {
                 notes.cut(why);
                 if reset {

@@ -8,7 +8,6 @@ mod arrival;
 mod http1;
 mod http2;
 mod proxied;
-mod seldom;
 pub(crate) mod tls;
 mod tunnel;
 pub(crate) mod worker;

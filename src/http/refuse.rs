@@ -51,6 +51,8 @@ pub enum Refusal {
     BackendUnreachable,
     /// The backend's name has no address.
     BackendName,
+    /// No TLS connection to the backend: it is not whom it has to be, or it breaks off the handshake.
+    BackendTls(&'static str),
     /// The backend closed before its response head was whole.
     BackendClosed,
     /// The backend's response breaks RFC 9112, or could be read in two ways.
@@ -104,6 +106,7 @@ impl Refusal {
             Self::BackendRefused       => (502, "Bad Gateway", "backend-refused", Backend, "the site's server refused the connection"),
             Self::BackendUnreachable   => (502, "Bad Gateway", "backend-unreachable", Backend, "the site's server can't be reached"),
             Self::BackendName          => (502, "Bad Gateway", "backend-name", Backend, "the site's server has no known address"),
+            Self::BackendTls(why)      => (502, "Bad Gateway", "backend-tls", Backend, why),
             Self::BackendClosed        => (502, "Bad Gateway", "backend-closed", Backend, "the site's server closed the connection before it answered"),
             Self::BackendGarbled(why)  => (502, "Bad Gateway", "backend-garbled", Backend, why),
             Self::BackendHeadTooLarge  => (502, "Bad Gateway", "backend-head-too-large", Backend, "the site's server sent a response head larger than this proxy allows"),
@@ -176,6 +179,7 @@ mod tests {
             BackendRefused,
             BackendUnreachable,
             BackendName,
+            BackendTls("x"),
             BackendClosed,
             BackendGarbled("x"),
             BackendHeadTooLarge,

@@ -1,4 +1,4 @@
-//! Sockets, buffers and deadlines; knows no HTTP.
+//! Sockets, buffers, deadlines and rates; knows no HTTP.
 //!
 //! What only one system has is in `linux.rs`, with a portable twin that does the same less well.
 
@@ -7,6 +7,7 @@ pub(crate) mod deadline;
 pub(crate) mod haul;
 pub(crate) mod listen;
 pub(crate) mod proxy_protocol;
+pub(crate) mod seldom;
 pub(crate) mod stream;
 
 #[cfg(target_os = "linux")]

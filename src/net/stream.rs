@@ -162,6 +162,12 @@ impl Stream {
     }
 }
 
+/// Whether a peer has said, by TLS, why it breaks off.
+pub(crate) fn is_alert(error: &io::Error) -> bool {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(rustls::Error::AlertReceived(_)))
+}
+
 /// For those who speak their own protocol over it, with their own buffers.
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::link::Link;
+use crate::net::seldom::Seldom;
 
 /// Where a backend is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +33,8 @@ pub struct Backend {
     requests: AtomicU64,
     /// For [`Address::Port`]: ::1 answered last, so it is tried first.
     prefers_v6: AtomicBool,
+    /// When something was last said about it that requests without end can cause.
+    trouble: Seldom,
 }
 
 impl Backend {
@@ -50,6 +53,7 @@ impl Backend {
             in_flight: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
             prefers_v6: AtomicBool::new(false),
+            trouble: Seldom::new(),
         })
     }
 
@@ -85,6 +89,10 @@ impl Backend {
         Claim(Arc::clone(self))
     }
 
+    pub(crate) fn trouble(&self) -> &Seldom {
+        &self.trouble
+    }
+
     pub(crate) fn prefers_v6(&self) -> bool {
         self.prefers_v6.load(Ordering::Relaxed)
     }
@@ -114,7 +122,13 @@ impl Drop for Claim {
 impl fmt::Display for Backend {
     /// As its target is written in the routes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.address)
+        let Some(_) = &self.link.tls else {
+            return write!(f, "{}", self.address);
+        };
+        match &self.address {
+            Address::Port(port) => write!(f, "https://localhost:{port}"),
+            address => write!(f, "https://{address}"),
+        }
     }
 }
 

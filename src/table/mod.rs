@@ -11,6 +11,7 @@ pub mod certs;
 pub mod link;
 mod paths;
 pub mod pattern;
+pub mod secure;
 pub mod site;
 pub(crate) mod target;
 

@@ -18,19 +18,40 @@ pub(crate) struct BadTarget {
 /// The longest path that a unix socket can have: `sun_path` with its final NUL.
 const LONGEST_SOCKET_PATH: usize = 107;
 
+/// A target as it is written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) address: Address,
+    pub(crate) scheme: Scheme,
+}
+
+/// What is spoken there.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    /// HTTP over TLS, with a server of this name.
+    Https(Box<str>),
+}
+
+impl From<Address> for Written {
+    fn from(address: Address) -> Self {
+        Self { address, scheme: Scheme::Http }
+    }
+}
+
 /// Reads a port.
-pub(crate) fn port(number: Option<i64>) -> Result<Address, BadTarget> {
+pub(crate) fn port(number: Option<i64>) -> Result<Written, BadTarget> {
     number
         .and_then(|number| u16::try_from(number).ok())
         .filter(|&port| port > 0)
-        .map(Address::Port)
+        .map(|port| Address::Port(port).into())
         .ok_or_else(|| bad("a port is a number from 1 to 65535", None))
 }
 
-/// Reads `host:port`, `http://host[:port]`, `unix:/path`, or a port in quotes.
-pub(crate) fn parse(text: &str) -> Result<Address, BadTarget> {
+/// Reads `host:port`, `http://host[:port]`, `https://host[:port]`, `unix:/path`, or a port in quotes.
+pub(crate) fn parse(text: &str) -> Result<Written, BadTarget> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return unix(path);
+        return unix(path).map(Written::from);
     }
     if let Some((scheme, rest)) = text.split_once("://") {
         return url(&scheme.to_ascii_lowercase(), rest);
@@ -41,20 +62,28 @@ pub(crate) fn parse(text: &str) -> Result<Address, BadTarget> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return port(text.parse().ok());
     }
-    authority(text, None)
+    Ok(authority(text, None)?.1.into())
 }
 
-fn url(scheme: &str, rest: &str) -> Result<Address, BadTarget> {
+fn url(scheme: &str, rest: &str) -> Result<Written, BadTarget> {
     let (place, path) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
     match scheme {
-        "http" if matches!(path, "" | "/") => authority(place, Some(80)),
-        "http" => Err(bad(
+        "http" | "https" if !matches!(path, "" | "/") => Err(bad(
             format!("a target has no path: `{path}` would not be added to what the client asks for"),
-            Some(format!("write \"http://{place}\"; requests keep their own path")),
+            Some(format!("write \"{scheme}://{place}\"; requests keep their own path")),
         )),
-        "https" | "h2c" => {
+        "http" => Ok(authority(place, Some(80))?.1.into()),
+        "https" => {
+            let (name, address) = authority(place, Some(443))?;
+            Ok(Written { address, scheme: Scheme::Https(name) })
+        }
+        "h2c" => {
             Err(bad(format!("not yet: {scheme}:// targets"), Some(format!("plain HTTP/1 works: \"http://{place}\""))))
         }
+        "wss" => Err(bad(
+            "a WebSocket comes over https://",
+            Some(format!("write \"https://{place}\"; upgrades pass by themselves")),
+        )),
         "ws" => Err(bad(
             "a WebSocket comes over http://",
             Some(format!("write \"http://{place}\"; upgrades pass by themselves")),
@@ -67,8 +96,8 @@ fn url(scheme: &str, rest: &str) -> Result<Address, BadTarget> {
     }
 }
 
-/// Reads `host[:port]`.
-fn authority(text: &str, default: Option<u16>) -> Result<Address, BadTarget> {
+/// Reads `host[:port]`: the host's name, and where that is.
+fn authority(text: &str, default: Option<u16>) -> Result<(Box<str>, Address), BadTarget> {
     if text.is_empty() {
         return Err(bad("a target is not empty", Some("a port such as 8001, or \"10.0.0.7:9000\"".into())));
     }
@@ -94,7 +123,7 @@ fn authority(text: &str, default: Option<u16>) -> Result<Address, BadTarget> {
         Some(port) => port,
         None => return Err(bad("a target needs a port", Some(format!("such as \"{}:8001\"", host.name())))),
     };
-    place(host.name(), port)
+    Ok((host.name().into(), place(host.name(), port)?))
 }
 
 fn place(name: &str, port: u16) -> Result<Address, BadTarget> {
@@ -187,7 +216,19 @@ mod tests {
             ("unix:/run/app.sock", "unix:/run/app.sock"),
             ("unix:///run/app.sock", "unix:/run/app.sock"),
         ] {
-            assert_eq!(parse(text).map(|a| a.to_string()).as_deref(), Ok(want), "{text}");
+            assert_eq!(parse(text).map(|target| target.address.to_string()).as_deref(), Ok(want), "{text}");
+        }
+        for (text, address, name) in [
+            ("https://app.internal", "app.internal:443", "app.internal"),
+            ("HTTPS://App.Internal.:8443/", "app.internal:8443", "app.internal"),
+            ("https://10.0.0.7:8443", "10.0.0.7:8443", "10.0.0.7"),
+            ("https://[2001:DB8::1]", "[2001:db8::1]:443", "[2001:db8::1]"),
+            ("https://localhost:8443", "8443", "localhost"),
+            ("https://bücher.example", "xn--bcher-kva.example:443", "xn--bcher-kva.example"),
+        ] {
+            let target = parse(text).unwrap();
+            assert_eq!(target.address.to_string(), address, "{text}");
+            assert_eq!(target.scheme, Scheme::Https(name.into()), "{text}");
         }
     }
 
@@ -206,7 +247,8 @@ mod tests {
             ("http://app/v1", "has no path", "\"http://app\""),
             ("app:80/v1", "has no path", "\"app:80\""),
             ("http://u:p@app", "user name", "\"app\""),
-            ("https://app", "not yet: https://", "http://app"),
+            ("https://app/v1", "has no path", "\"https://app\""),
+            ("wss://app", "WebSocket", "https://app"),
             ("h2c://app:50051", "not yet: h2c://", ""),
             ("ws://app", "WebSocket", "http://app"),
             ("htp://app", "not a scheme", "`http://`"),
@@ -239,7 +281,7 @@ mod tests {
             ("app:80", "[::]:80", false),
         ] {
             let listener: SocketAddr = listener.parse().unwrap();
-            assert_eq!(is_ours(&parse(target).unwrap(), &[listener]), ours, "{target} and {listener}");
+            assert_eq!(is_ours(&parse(target).unwrap().address, &[listener]), ours, "{target} and {listener}");
         }
     }
 }

@@ -12,14 +12,18 @@ use crate::net::proxy_protocol::{self, Ends};
 use crate::net::stream::Stream;
 use crate::table::backend::{Address, Backend};
 use crate::table::link::ProxyVersion;
+use crate::upstream::tls;
 
-/// Connects, and says first who the client is where the backend wants to know. The caller sets the deadline.
+/// Connects, by TLS where that is wanted, and says first who the client is where the backend wants to know. The caller sets the deadline.
 pub(crate) async fn connect(backend: &Backend, ends: Option<(ProxyVersion, Ends)>) -> Result<Stream, Refusal> {
     let mut stream = reach(backend).await?;
     if let Some((version, ends)) = ends {
         introduce(&mut stream, version, &ends).await.map_err(|error| refusal(&error))?;
     }
-    Ok(stream)
+    match (stream, &backend.link().tls) {
+        (Stream::Tcp(stream), Some(secure)) => tls::handshake(stream, secure, backend).await,
+        (stream, _) => Ok(stream),
+    }
 }
 
 /// Sends a PROXY header.

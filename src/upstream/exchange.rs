@@ -62,6 +62,8 @@ pub(crate) struct Exchange {
     down_haul: Option<Haul>,
     /// A `100` has been passed on.
     continued: bool,
+    /// The backend has broken off by a TLS alert, instead of a response.
+    alerted: bool,
     /// The client sees the end of the body only by the end of its connection.
     ends_by_close: bool,
     keep_client: bool,
@@ -162,6 +164,7 @@ impl Exchange {
             up_haul: None,
             down_haul: None,
             continued: false,
+            alerted: false,
             ends_by_close: false,
             keep_client: false,
             waits_for: Wait::ResponseHead,
@@ -217,8 +220,18 @@ impl Exchange {
         self.made.clear();
         self.made_sent = 0;
         self.down = Down::Head;
+        self.alerted = false;
         self.up_haul = None;
         self.down_haul = None;
+    }
+
+    /// Why the backend gave no response, when it ended without a byte of one.
+    pub(crate) fn refusal_of_stale(&self) -> Refusal {
+        match self.alerted {
+            // By a server that wants a certificate of us, or another one: it says so once hands have been shaken.
+            true => Refusal::BackendTls("the site's server broke off the TLS connection"),
+            false => Refusal::BackendClosed,
+        }
     }
 
     /// Runs it to its end.

@@ -3,3 +3,4 @@
 pub(crate) mod connect;
 pub(crate) mod exchange;
 pub(crate) mod idle;
+pub(crate) mod tls;

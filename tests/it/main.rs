@@ -57,6 +57,9 @@ mod reload;
 /// The PROXY protocol, from a proxy in front and to a backend behind.
 mod proxy_protocol;
 
+/// Backends behind TLS.
+mod tls_behind;
+
 /// The end: signals, what is in flight, exit codes, and a start that can't be.
 mod stop;
 

@@ -9,7 +9,7 @@ use crate::http::head::Parsed;
 use crate::http::refuse::{Cut, Refusal};
 use crate::http::rewrite::{self, Persistence};
 use crate::net::haul::{Broken, Haul};
-use crate::net::stream::Stream;
+use crate::net::stream::{Stream, is_alert};
 use crate::settings::Limits;
 
 use super::{Down, Ended, Exchange, Up, Wait, grow_for_more};
@@ -47,7 +47,11 @@ impl Exchange {
                         return Poll::Ready(Ended::Refused(Refusal::BackendHeadTooLarge));
                     }
                     match ready!(backend.poll_read(cx, &mut self.from_backend)) {
-                        Ok(0) | Err(_) => return Poll::Ready(self.ended_early()),
+                        Ok(0) => return Poll::Ready(self.ended_early()),
+                        Err(error) => {
+                            self.alerted = is_alert(&error);
+                            return Poll::Ready(self.ended_early());
+                        }
                         Ok(_) => {
                             self.moved = true;
                             if self.is_timed && !self.is_answered {

@@ -28,6 +28,8 @@ pub struct Setup {
     /// Files below `certs/`.
     certs: Vec<(String, String)>,
     link_folder: bool,
+    files: Vec<(String, String)>,
+    environment: Vec<(String, String)>,
 }
 
 /// A running carom. Dropped, it is killed and waited for.
@@ -53,6 +55,8 @@ impl Carom {
             tls: Vec::new(),
             certs: Vec::new(),
             link_folder: false,
+            files: Vec::new(),
+            environment: Vec::new(),
         }
     }
 
@@ -111,6 +115,18 @@ impl Setup {
         self
     }
 
+    /// Puts a file into its folder, beside the routes.
+    pub fn file(mut self, name: &str, text: &str) -> Self {
+        self.files.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
+    /// Sets a variable of its environment.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// The command, in a folder that it fills.
     fn command(&self, folder: &Path) -> (Command, PathBuf) {
         let routes = folder.join("routes.toml");
@@ -121,6 +137,9 @@ impl Setup {
             symlink("..data/routes.toml", &routes).expect("link");
         } else {
             std::fs::write(&routes, &self.routes).expect("routes");
+        }
+        for (name, text) in &self.files {
+            std::fs::write(folder.join(name), text).expect("file");
         }
         let log = "[log]\naccess = \"stdout\"\nformat = \"json\"\n";
         std::fs::write(folder.join("carom.toml"), format!("{}\n{log}", self.config)).expect("config");
@@ -145,7 +164,7 @@ impl Setup {
             command.args(["--tls", address]);
         }
         command.args(["--workers", &self.workers.to_string()]);
-        command.current_dir(folder).env_remove("CAROM_LOG");
+        command.current_dir(folder).env_remove("CAROM_LOG").envs(self.environment.iter().cloned());
         (command, routes)
     }
 

@@ -4,6 +4,7 @@
 //! strict reader; a request that is not to the letter, or a script that panics, fails the test when the origin is
 //! dropped.
 
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::tls::{self, Made};
 use super::wire::{End, Fault, Message, Wire};
 use super::{PATIENCE, Watched, reply, shown};
 
@@ -41,6 +45,8 @@ pub struct Connection {
     pub bytes: Vec<u8>,
     /// How the other side ended, once the script has read that far.
     pub end: Option<End>,
+    /// What TLS has agreed on.
+    pub session: Option<Session>,
     /// The script is over, and its side of the connection has ended.
     pub over: bool,
 }
@@ -51,6 +57,63 @@ pub struct Conn {
     pub index: usize,
     wire: Wire,
     seen: Arc<Watched<Seen>>,
+}
+
+/// What a backend behind TLS is made with.
+pub struct Secure {
+    certificate: Made,
+    asking: bool,
+    behind_a_line: bool,
+}
+
+/// What was agreed on with a client of a backend behind TLS.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub server_name: Option<String>,
+    pub protocol: Option<Vec<u8>>,
+    pub resumed: bool,
+    /// What came in front of the handshake.
+    pub line: String,
+}
+
+impl Secure {
+    pub fn with(certificate: &Made) -> Self {
+        Self { certificate: certificate.clone(), asking: false, behind_a_line: false }
+    }
+
+    /// It takes only clients with a certificate of the tests' authority.
+    pub fn asking_who_comes(mut self) -> Self {
+        self.asking = true;
+        self
+    }
+
+    /// A line comes in front of each handshake.
+    pub fn behind_a_line(mut self) -> Self {
+        self.behind_a_line = true;
+        self
+    }
+
+    /// Shakes hands; `None` where that fails.
+    fn accept(&self, config: &Arc<ServerConfig>, mut stream: TcpStream) -> Option<(Wire, Session)> {
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        let mut line = Vec::new();
+        while self.behind_a_line && !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).ok()?;
+            line.extend(byte);
+        }
+        let mut tls = ServerConnection::new(Arc::clone(config)).expect("session");
+        while tls.is_handshaking() {
+            tls.complete_io(&mut stream).ok()?;
+        }
+        let session = Session {
+            server_name: tls.server_name().map(str::to_owned),
+            protocol: tls.alpn_protocol().map(<[u8]>::to_vec),
+            resumed: tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
+            line: String::from_utf8_lossy(&line).into_owned(),
+        };
+        Some((Wire::tls_server(StreamOwned::new(tls, stream)), session))
+    }
 }
 
 /// Bytes kept of one connection.
@@ -93,11 +156,26 @@ impl Origin {
         })
     }
 
+    /// On a port of 127.0.0.1, behind TLS: a script runs once hands have been shaken.
+    pub fn secure(secure: Secure, script: impl Fn(&mut Conn) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let config = tls::server(&secure.certificate, secure.asking);
+        Self::accepting(listener, move |stream| secure.accept(&config, stream).map(|(wire, s)| (wire, Some(s))), script)
+    }
+
     fn over(listener: TcpListener, script: impl Fn(&mut Conn) + Send + Sync + 'static) -> Self {
+        Self::accepting(listener, |stream| Some((Wire::tcp(stream), None)), script)
+    }
+
+    fn accepting(
+        listener: TcpListener,
+        accept: impl Fn(TcpStream) -> Option<(Wire, Option<Session>)> + Send + Sync + 'static,
+        script: impl Fn(&mut Conn) + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().expect("address");
         let seen = Arc::new(Watched::new(Seen::default()));
         let ending = Arc::new(AtomicBool::new(false));
-        let script = Arc::new(script);
+        let (script, accept) = (Arc::new(script), Arc::new(accept));
         let (all, over) = (Arc::clone(&seen), Arc::clone(&ending));
         std::thread::spawn(move || {
             loop {
@@ -113,7 +191,8 @@ impl Origin {
                 if is_marker {
                     continue;
                 }
-                run(Wire::tcp(stream), &all, &script);
+                let accept = Arc::clone(&accept);
+                run(move || accept(stream), &all, &script);
             }
         });
         Self { address: Some(address), seen, ending }
@@ -126,7 +205,7 @@ impl Origin {
         let (all, script) = (Arc::clone(&seen), Arc::new(script));
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
-                run(Wire::unix(stream), &all, &script);
+                run(|| Some((Wire::unix(stream), None)), &all, &script);
             }
         });
         Self { address: None, seen, ending: Arc::default() }
@@ -167,6 +246,12 @@ impl Origin {
     #[track_caller]
     pub fn wait_end(&self, connection: usize) -> End {
         self.wait("the end of a connection", |seen| seen.connections.get(connection).and_then(|c| c.end))
+    }
+
+    /// What TLS has agreed on for a connection.
+    #[track_caller]
+    pub fn session(&self, connection: usize) -> Session {
+        self.wait("a handshake", |seen| seen.connections.get(connection)?.session.clone())
     }
 
     /// Waits until a script is over: what it sent, and its end, are then on the other side.
@@ -220,20 +305,28 @@ impl Seen {
     }
 }
 
-fn run(mut wire: Wire, seen: &Arc<Watched<Seen>>, script: &Arc<impl Fn(&mut Conn) + Send + Sync + 'static>) {
+fn run(
+    accept: impl FnOnce() -> Option<(Wire, Option<Session>)> + Send + 'static,
+    seen: &Arc<Watched<Seen>>,
+    script: &Arc<impl Fn(&mut Conn) + Send + Sync + 'static>,
+) {
     let index = seen.change(|seen| {
         seen.connections.push(Connection::default());
         seen.connections.len() - 1
     });
     let (all, script) = (Arc::clone(seen), Arc::clone(script));
     let tapped = Arc::clone(seen);
-    wire.set_tap(move |bytes| {
-        tapped.change(|seen| {
-            let kept = &mut seen.connections[index].bytes;
-            kept.extend_from_slice(&bytes[..bytes.len().min(KEPT - kept.len().min(KEPT))]);
-        });
-    });
     std::thread::spawn(move || {
+        let Some((mut wire, session)) = accept() else {
+            return all.change(|seen| seen.connections[index].over = true);
+        };
+        all.change(|seen| seen.connections[index].session = session);
+        wire.set_tap(move |bytes| {
+            tapped.change(|seen| {
+                let kept = &mut seen.connections[index].bytes;
+                kept.extend_from_slice(&bytes[..bytes.len().min(KEPT - kept.len().min(KEPT))]);
+            });
+        });
         let mut conn = Conn { index, wire, seen: all };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| script(&mut conn))) {
             let text = panic.downcast_ref::<String>().cloned();

@@ -5,8 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SignatureAlgorithm};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned, SupportedProtocolVersion};
 
 use super::wire::Wire;
 use super::{Client, PATIENCE};
@@ -47,6 +49,18 @@ fn authority() -> &'static Authority {
             CertifiedIssuer::signed_by(params("Test Intermediate"), KeyPair::generate().unwrap(), &root).unwrap();
         Authority { root, between }
     })
+}
+
+/// The certificate of the authority, for those who are to trust it.
+pub fn root() -> String {
+    authority().root.pem()
+}
+
+/// A certificate for these names that nobody has signed but its own key.
+pub fn stranger(names: &[&str]) -> Made {
+    let leaf = leaf(names);
+    let key = KeyPair::generate_for(leaf.algorithm).unwrap();
+    Made { cert: leaf.params.self_signed(&key).unwrap().pem(), chain: String::new(), key: key.serialize_pem() }
 }
 
 /// A certificate for these names, ECDSA P-256, valid from yesterday for ninety days.
@@ -93,6 +107,22 @@ impl Made {
     pub fn whole(&self) -> String {
         format!("{}{}", self.fullchain(), self.key)
     }
+}
+
+/// How a server of this certificate speaks TLS. With `asking` it wants to see one of the authority's in return.
+pub fn server(made: &Made, asking: bool) -> Arc<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder.with_protocol_versions(rustls::ALL_VERSIONS).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(authority().root.der().clone()).unwrap();
+    let visitors = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+    let chain = CertificateDer::pem_slice_iter(made.fullchain().as_bytes()).map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_slice(made.key.as_bytes()).unwrap();
+    let builder = if asking { builder.with_client_cert_verifier(visitors) } else { builder.with_no_client_auth() };
+    let mut config = builder.with_single_cert(chain, key).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Arc::new(config)
 }
 
 /// How a client speaks TLS. Clones remember the same sessions.

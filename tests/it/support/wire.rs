@@ -137,6 +137,7 @@ enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<rustls::StreamOwned<rustls::ClientConnection, TcpStream>>),
+    TlsServer(Box<rustls::StreamOwned<rustls::ServerConnection, TcpStream>>),
 }
 
 impl Wire {
@@ -154,12 +155,17 @@ impl Wire {
         Self::new(Stream::Tls(Box::new(stream)))
     }
 
+    pub fn tls_server(stream: rustls::StreamOwned<rustls::ServerConnection, TcpStream>) -> Self {
+        stream.sock.set_nodelay(true).ok();
+        Self::new(Stream::TlsServer(Box::new(stream)))
+    }
+
     /// What TLS has agreed on.
     #[track_caller]
     pub fn session(&self) -> &rustls::ClientConnection {
         match &self.stream {
             Stream::Tls(stream) => &stream.conn,
-            Stream::Tcp(_) | Stream::Unix(_) => panic!("it is not TLS"),
+            Stream::Tcp(_) | Stream::Unix(_) | Stream::TlsServer(_) => panic!("it is no client's TLS"),
         }
     }
 
@@ -173,6 +179,7 @@ impl Wire {
         match &self.stream {
             Stream::Tcp(s) => s.set_write_timeout(Some(PATIENCE)),
             Stream::Tls(s) => s.sock.set_write_timeout(Some(PATIENCE)),
+            Stream::TlsServer(s) => s.sock.set_write_timeout(Some(PATIENCE)),
             Stream::Unix(s) => s.set_write_timeout(Some(PATIENCE)),
         }
         .ok();
@@ -183,7 +190,7 @@ impl Wire {
         match &self.stream {
             Stream::Tcp(stream) => Self::tcp(stream.try_clone().expect("clone")),
             Stream::Unix(stream) => Self::unix(stream.try_clone().expect("clone")),
-            Stream::Tls(_) => panic!("TLS has one reader and one writer"),
+            Stream::Tls(_) | Stream::TlsServer(_) => panic!("TLS has one reader and one writer"),
         }
     }
 
@@ -203,6 +210,7 @@ impl Wire {
             Stream::Tcp(s) => s.write_all(bytes),
             Stream::Unix(s) => s.write_all(bytes),
             Stream::Tls(s) => s.write_all(bytes),
+            Stream::TlsServer(s) => s.write_all(bytes),
         }
         .is_ok()
     }
@@ -216,6 +224,10 @@ impl Wire {
                 s.conn.send_close_notify();
                 s.flush().and_then(|()| s.sock.shutdown(Shutdown::Write))
             }
+            Stream::TlsServer(s) => {
+                s.conn.send_close_notify();
+                s.flush().and_then(|()| s.sock.shutdown(Shutdown::Write))
+            }
         }
         .ok();
     }
@@ -225,6 +237,7 @@ impl Wire {
         match &self.stream {
             Stream::Tcp(s) => socket2::SockRef::from(s).set_linger(Some(Duration::ZERO)).expect("linger"),
             Stream::Tls(s) => socket2::SockRef::from(&s.sock).set_linger(Some(Duration::ZERO)).expect("linger"),
+            Stream::TlsServer(s) => socket2::SockRef::from(&s.sock).set_linger(Some(Duration::ZERO)).expect("linger"),
             Stream::Unix(_) => panic!("a unix socket has no reset"),
         }
     }
@@ -262,6 +275,7 @@ impl Wire {
                 Stream::Unix(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut buffer)),
                 // An end that is not announced is an error here, and so a reset.
                 Stream::Tls(s) => s.sock.set_read_timeout(Some(left)).and_then(|()| s.read(&mut buffer)),
+                Stream::TlsServer(s) => s.sock.set_read_timeout(Some(left)).and_then(|()| s.read(&mut buffer)),
             };
             match read {
                 Ok(0) => self.end = Some(End::Fin),
