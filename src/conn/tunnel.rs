@@ -1,14 +1,17 @@
 //! After a 101: bytes both ways until both sides have ended. Parses nothing.
 //!
-//! A buffer is held only while it has something in it: an idle tunnel costs two descriptors and a task.
+//! What fills its reads is carried by the kernel where it can ([`Haul`]). A buffer or a pipe is held only while it has
+//! something in it: an idle tunnel costs two descriptors and a task.
 
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::task::{Context, Poll, ready};
 
 use crate::conn::worker::Buffers;
 use crate::http::refuse::Cut;
 use crate::net::buffer::{Buffer, SMALL};
 use crate::net::deadline::Ticket;
+use crate::net::haul::{Broken, Haul};
 use crate::net::stream::Stream;
 use crate::settings::Timeouts;
 
@@ -25,7 +28,9 @@ pub(super) struct Over {
 #[derive(Debug)]
 struct Lane {
     buffer: Option<Buffer>,
-    /// Reads fill their buffer, or nearly: the next one gets a large one.
+    /// In place of the buffer, where the kernel carries.
+    haul: Option<Haul>,
+    /// Reads fill their buffer, or nearly: the next ones are worth a haul, or a large buffer.
     fills: bool,
     state: State,
     carried: u64,
@@ -95,7 +100,7 @@ pub(super) async fn run(
 
 impl Lane {
     fn new(early: Buffer) -> Self {
-        Self { buffer: Some(early), fills: false, state: State::Open, carried: 0 }
+        Self { buffer: Some(early), haul: None, fills: false, state: State::Open, carried: 0 }
     }
 
     /// Ready when this direction has ended and its end has been passed on.
@@ -128,11 +133,19 @@ impl Lane {
                     let _ = ready!(to.poll_shutdown(cx));
                     self.state = State::Ended;
                 }
+                State::Open if self.haul.is_some() => {
+                    if ready!(self.poll_haul(cx, from, to, buffers))?.is_break() {
+                        self.state = State::Ending;
+                    }
+                }
                 State::Open => {
                     let mut buffer = match self.buffer.take() {
                         Some(buffer) => buffer,
                         None => {
                             ready!(from.poll_readable(cx)).map_err(|_| Gone::Reader)?;
+                            if self.fills && self.begin_haul(from, to, buffers) {
+                                continue;
+                            }
                             if self.fills { buffers.get_large() } else { buffers.get() }
                         }
                     };
@@ -150,6 +163,43 @@ impl Lane {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether the kernel carries from now on.
+    fn begin_haul(&mut self, from: &Stream, to: &Stream, buffers: &Buffers) -> bool {
+        self.haul = buffers.get_pipe().and_then(|pipe| {
+            let unfit = |pipe| buffers.give_pipe(pipe);
+            Haul::endless(pipe, from, to).map_err(unfit).ok()
+        });
+        self.haul.is_some()
+    }
+
+    /// Lets the kernel carry for as long as more comes than is worth less. Breaks at the reader's end.
+    fn poll_haul(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &Stream,
+        to: &Stream,
+        buffers: &Buffers,
+    ) -> Poll<Result<ControlFlow<()>, Gone>> {
+        let Some(haul) = &mut self.haul else {
+            return Poll::Ready(Ok(ControlFlow::Continue(())));
+        };
+        let mut carried = 0;
+        let polled = haul.poll(cx, from, to, &mut carried);
+        self.carried += carried;
+        if polled.is_pending() && haul.has_more_for_writer() {
+            return Poll::Pending;
+        }
+        self.fills = carried > SMALL as u64 / 2 || carried == 0 && self.fills;
+        if let Some(haul) = self.haul.take() {
+            buffers.give_pipe(haul.into_pipe());
+        }
+        match ready!(polled) {
+            Ok(()) | Err(Broken::Ended) => Poll::Ready(Ok(ControlFlow::Break(()))),
+            Err(Broken::Reader) => Poll::Ready(Err(Gone::Reader)),
+            Err(Broken::Writer) => Poll::Ready(Err(Gone::Writer)),
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::net::deadline::{Sweep, TICK, Ticket};
 use crate::net::listen::BACKLOG;
 use crate::net::seldom::Seldom;
 use crate::net::stream::Stream;
+use crate::net::system::Pipe;
 use crate::record::{Log, Observe, Record};
 use crate::settings::Settings;
 use crate::table::backend::{Address, Backend};
@@ -116,11 +117,12 @@ pub(crate) struct Worker {
     log: Option<RefCell<Box<dyn Log>>>,
 }
 
-/// Buffers that nobody uses now.
+/// Buffers, and pipes, that nobody uses now.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     small: RefCell<Vec<Buffer>>,
     large: RefCell<Vec<Buffer>>,
+    pipes: RefCell<Vec<Pipe>>,
 }
 
 /// A client that is in; goes out when dropped.
@@ -357,6 +359,18 @@ impl Buffers {
 
     pub(crate) fn get_large(&self) -> Buffer {
         self.large.borrow_mut().pop().unwrap_or_else(Buffer::large)
+    }
+
+    /// An empty pipe, where the system has such and there are descriptors for it.
+    pub(crate) fn get_pipe(&self) -> Option<Pipe> {
+        self.pipes.borrow_mut().pop().or_else(Pipe::new)
+    }
+
+    pub(crate) fn give_pipe(&self, pipe: Pipe) {
+        let mut pipes = self.pipes.borrow_mut();
+        if pipe.held() == 0 && pipes.len() < MOST_LARGE_KEPT {
+            pipes.push(pipe);
+        }
     }
 
     pub(crate) fn give(&self, mut buffer: Buffer) {

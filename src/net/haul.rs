@@ -1,6 +1,6 @@
 //! Many bytes from one connection to another without a look at them: in the kernel, where both are plain TCP and the
-//! system can (splice(2)). A body of a known length needs no look, and a copy into this process and out again
-//! is most of what moving it costs.
+//! system can (splice(2)). A body of a known length needs no look, nor does a tunnel, and a copy into this process and out
+//! again is most of what moving them costs.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -39,6 +39,18 @@ impl Haul {
             (Stream::Tcp(_), Stream::Tcp(_)) => Some(Self { pipe: Pipe::new()?, left }),
             _ => None,
         }
+    }
+
+    /// Of all that comes until its end, through an empty pipe, where that can be done. Gives the pipe back where it can't.
+    pub(crate) fn endless(pipe: Pipe, from: &Stream, to: &Stream) -> Result<Self, Pipe> {
+        match (from, to) {
+            (Stream::Tcp(_), Stream::Tcp(_)) => Ok(Self { pipe, left: u64::MAX }),
+            _ => Err(pipe),
+        }
+    }
+
+    pub(crate) fn into_pipe(self) -> Pipe {
+        self.pipe
     }
 
     /// How many bytes have not been taken from the side that is read.

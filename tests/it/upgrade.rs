@@ -457,6 +457,38 @@ fn a_tunnel_carries_megabytes_both_ways_at_once() {
 }
 
 #[test]
+fn messages_of_all_sizes_in_turn_arrive_whole() {
+    let a = echoing();
+    let carom = Carom::to(a.port()).start();
+    let mut client = tunnel(&carom);
+    for size in [1, 100, 20_000, 100_000, 7, 8_191, 8_193, 16_320, 300_000, 300_000, 1, 65_536, 65_536, 2] {
+        let message = pattern(size);
+        client.send(&message);
+        client.expect(&message);
+    }
+    client.half_close();
+    assert_eq!(client.expect_end(), End::Fin);
+}
+
+#[test]
+fn a_tunnel_that_has_carried_much_holds_no_more_than_another() {
+    let a = echoing();
+    let carom = Carom::to(a.port()).start();
+    let empty = carom.descriptors_at_rest();
+    let message = pattern(200_000);
+    let clients: Vec<_> = (0..60)
+        .map(|_| {
+            let mut client = tunnel(&carom);
+            client.send(&message);
+            client.expect(&message);
+            client
+        })
+        .collect();
+    // Two connections each; a few pipes are kept for the next who needs one.
+    poll_until("that nothing is held", || carom.descriptors() <= empty + 2 * clients.len() + 32);
+}
+
+#[test]
 fn a_tunnel_is_one_line_in_the_log() {
     let a = echoing();
     let carom = Carom::to(a.port()).start();
