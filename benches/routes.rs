@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use carom::bounce::Routes;
 use carom::config::routes::parse;
+use carom::config::watch::give_way;
 use carom::http::host::Host;
 use carom::table::Table;
 use carom::{Bounce, Head, Proxy};
@@ -136,6 +137,8 @@ fn serving(what: &str, hosts: usize, by: By, time: Duration) -> f64 {
     let swapping = matches!(by, By::SwappedTable).then(|| {
         let over = Arc::clone(&over);
         thread::spawn(move || {
+            // As `carom serve` does it.
+            give_way();
             let mut swaps = 0;
             while !over.load(Ordering::Relaxed) {
                 let running = routes.current();

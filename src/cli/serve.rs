@@ -15,7 +15,7 @@ use carom::config::caution::cautions;
 use carom::config::diff::Diff;
 use carom::config::file::{self, Config, Listen};
 use carom::config::report::Report;
-use carom::config::watch::{Seen, Watch};
+use carom::config::watch::{self, Seen, Watch};
 use carom::config::{certs, default_certs_path, default_routes_path, routes};
 use carom::ops::access::{Access, Format, Writer};
 use carom::proxy::{self, BindError, Proxy};
@@ -192,6 +192,8 @@ impl Running {
 impl Follow {
     /// Publishes every new content of the file that can be published.
     async fn for_ever(self, mut hangup: Signal) {
+        // The workers run by now: they don't inherit it.
+        watch::give_way();
         let mut watch = Watch::new(&self.path, Some(self.bytes.clone()));
         let name = file_name(&self.path);
         loop {

@@ -15,6 +15,8 @@ use super::settle::{Pace, Saved, Settling, Verdict};
 
 pub use super::settle::Seen;
 
+use crate::net::system;
+
 /// A watched file.
 #[derive(Debug)]
 pub struct Watch {
@@ -46,6 +48,13 @@ const POLLS_A_READ: u32 = 10;
 
 /// Every so many polls it is tried again to get events, after that has failed.
 const POLLS_A_RETRY: u32 = 30;
+
+/// Makes the calling thread, which reads and loads, give way to those that carry requests: on two cores, loading a large
+/// table at equal priority made one request in a hundred wait for milliseconds. Where a thread has no priority of its own
+/// (anywhere but on Linux) it does nothing. Not for the thread that starts a proxy: its workers would inherit it.
+pub fn give_way() {
+    system::give_way();
+}
 
 impl Watch {
     /// Watches a file whose content, as far as it is applied already, is `running`.

@@ -20,6 +20,12 @@ pub(crate) fn share_port(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_port(true)
 }
 
+/// Makes the calling thread give way to those that carry requests (setpriority(2); on Linux it is the thread's own).
+pub(crate) fn give_way() {
+    // Without it the work is done all the same.
+    let _ = rustix::process::nice(10);
+}
+
 /// Bytes that the kernel holds between two sockets, without a copy into this process (splice(2)).
 #[derive(Debug)]
 pub(crate) struct Pipe {
