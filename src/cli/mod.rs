@@ -1,8 +1,16 @@
 //! The command line: one file a verb.
 
+/// Says a line on standard error. Whoever reads that may be gone, which is no reason to stop serving: `eprintln!` would.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)*)));
+    }};
+}
+
 mod check;
 mod demo;
 mod explain;
+mod follow;
 mod serve;
 
 use std::net::SocketAddr;

@@ -1,9 +1,9 @@
 //! `carom serve`: the proxy, its routes file, and the signals that it listens to.
 //!
-//! The workers carry requests; this thread watches the file and waits for signals.
+//! The workers carry requests; this thread follows the files and waits for signals.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,25 +12,17 @@ use std::time::SystemTime;
 
 use carom::bounce::Routes;
 use carom::config::caution::cautions;
-use carom::config::diff::Diff;
+use carom::config::certs::{Found, Store};
 use carom::config::file::{self, Config, Listen};
 use carom::config::report::Report;
-use carom::config::watch::{self, Seen, Watch};
-use carom::config::{certs, default_certs_path, default_routes_path, routes};
+use carom::config::{default_certs_path, default_routes_path, routes};
 use carom::ops::access::{Access, Format, Writer};
 use carom::proxy::{self, BindError, Proxy};
 use carom::table::Table;
-use carom::table::certs::Certificates;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Serve;
-
-/// Says a line on standard error. Whoever reads that may be gone, which is no reason to stop serving: `eprintln!` would.
-macro_rules! say {
-    ($($text:tt)*) => {{
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
-}
+use super::follow::Follow;
 
 /// Why `serve` did not serve: what to say, and how to exit.
 pub(super) struct Failure {
@@ -102,22 +94,16 @@ struct Running {
     ready: String,
 }
 
-/// The routes file and whoever publishes it.
-struct Follow {
-    path: PathBuf,
-    bytes: Vec<u8>,
-    listening: Vec<SocketAddr>,
-    routes: Routes,
-}
-
 async fn start(serve: Serve) -> Result<Running, Failure> {
     let workers = serve.workers;
     let told = Told::by(serve)?;
     let addresses = told.addresses();
     let Told { config, routes: path, listen, certs } = told;
     let (bytes, table) = routes::load(&path, &addresses).map_err(|report| wrong(&report))?;
-    let certificates = certs.map_or_else(|| Ok(Certificates::default()), |folder| certificates(&folder, &config))?;
-    let routes = Routes::new(table.with_certificates(Arc::new(certificates)));
+    let mut store = certs.map(|folder| Store::new(folder, config.default_cert.clone()));
+    let found = store.as_mut().map(|store| first_certificates(store, &table)).transpose()?;
+    let certificates = found.as_ref().map(|found| Arc::clone(&found.certificates)).unwrap_or_default();
+    let routes = Routes::new(table.with_certificates(certificates));
 
     raise_descriptor_limit();
     let mut builder = Proxy::builder()
@@ -141,7 +127,7 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         let _ = write!(ready, "\n{caution}");
     }
     let listening = proxy.addresses().to_vec();
-    Ok(Running { proxy, follow: Follow { path, bytes, listening, routes }, log, ready })
+    Ok(Running { proxy, follow: Follow::new(path, bytes, listening, routes, store.zip(found)), log, ready })
 }
 
 fn configuration(path: Option<&Path>) -> Result<Config, Report> {
@@ -189,53 +175,6 @@ impl Running {
     }
 }
 
-impl Follow {
-    /// Publishes every new content of the file that can be published.
-    async fn for_ever(self, mut hangup: Signal) {
-        // The workers run by now: they don't inherit it.
-        watch::give_way();
-        let mut watch = Watch::new(&self.path, Some(self.bytes.clone()));
-        let name = file_name(&self.path);
-        loop {
-            let seen = tokio::select! {
-                seen = watch.changed() => seen,
-                Some(()) = hangup.recv() => {
-                    watch.now();
-                    continue;
-                }
-            };
-            match seen {
-                Seen::Content(bytes) => self.publish(&name, &bytes),
-                Seen::Missing => say!("{name} is gone: the routes that run stay until it is back"),
-                Seen::Unreadable(why) => say!("{name} can't be read ({why}): the routes that run stay"),
-            }
-        }
-    }
-
-    fn publish(&self, name: &str, bytes: &[u8]) {
-        let running = self.routes.current();
-        let table = match routes::parse(&self.path, bytes, &self.listening, Some(&running)) {
-            Ok(table) => table,
-            Err(report) => {
-                say!("{}", report.render(colors()).trim_end());
-                say!("{name} was not applied: the routes that run stay");
-                return;
-            }
-        };
-        let diff = Diff::between(&running, &table);
-        // Given back here, so that a large table is freed on this thread and not on one that carries requests.
-        let last = self.routes.publish(table);
-        match diff.is_empty() {
-            true => say!("{name} read again: no route has changed"),
-            false => say!("{}", diff.block(name).trim_end()),
-        }
-        for caution in cautions(&self.routes.current(), name) {
-            say!("{caution}");
-        }
-        drop((running, last));
-    }
-}
-
 /// The signals that ask for a stop.
 struct Stop {
     terminate: Signal,
@@ -263,7 +202,7 @@ impl Stop {
     }
 }
 
-fn file_name(path: &Path) -> String {
+pub(super) fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.display().to_string())
 }
 
@@ -277,14 +216,20 @@ fn ready(addresses: &[SocketAddr], listen: &[Listen], path: &Path, table: &Table
     format!("carom: listening on {} — {routes} route{s} from {}", addresses.join(", "), path.display())
 }
 
-fn certificates(folder: &Path, config: &Config) -> Result<Certificates, Failure> {
-    let found =
-        certs::load(folder, SystemTime::now()).map_err(|trouble| Failure { text: trouble.to_string(), code: WRONG })?;
-    for trouble in &found.problems {
-        say!("{trouble}");
+/// The certificates to begin with. What is wrong with some of them is said, and the others are served.
+fn first_certificates(store: &mut Store, table: &Table) -> Result<Found, Failure> {
+    let found = store.read(table, SystemTime::now());
+    if found.certificates.all().is_empty() && found.problems.iter().any(|trouble| trouble.file == store.folder()) {
+        let help = "help: name the folder with --certs, or a site's own with tls = { cert = …, key = … }";
+        return Err(Failure { text: format!("carom: {}\n{help}", found.problems[0]), code: WRONG });
     }
-    let default = config.default_cert.as_deref().and_then(|name| found.certificates.covering(name).cloned());
-    Ok(found.certificates.or(default))
+    for trouble in found.problems.iter().chain(&found.expiring) {
+        say!("carom: {trouble}");
+    }
+    if found.certificates.all().is_empty() {
+        say!("carom: {} has no certificate yet: every TLS client is turned away", store.folder().display());
+    }
+    Ok(found)
 }
 
 fn access_log(config: &Config) -> Result<Option<(Access, Writer)>, Failure> {

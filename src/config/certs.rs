@@ -6,25 +6,31 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::SigningKey;
 
+use crate::table::Table;
 use crate::table::certs::{BadCertificate, Certificate, Certificates, Leaf, sections, signing_key};
+use crate::table::https::OwnFiles;
 
-use super::look;
+use super::look::{self, Places};
 use super::settle::Seen;
 
-/// What a folder of certificates has.
+/// What there is to be served, and what there is to be said.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Those that can be served.
-    pub certificates: Certificates,
+    /// What can be served.
+    pub certificates: Arc<Certificates>,
     /// What can't, and why.
     pub problems: Vec<Trouble>,
+    /// What will expire soon, and nothing takes its place.
+    pub expiring: Vec<Trouble>,
+    /// The list of what was there when it was read: see [`Places::list`].
+    pub list: Vec<u8>,
 }
 
 /// What is wrong with a file of certificates.
@@ -36,34 +42,130 @@ pub struct Trouble {
     pub what: String,
 }
 
-/// A file, as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Read {
-    pub(super) path: PathBuf,
-    pub(super) seen: Seen,
+/// Where certificates are, and those of them that were good last.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    default: Option<Box<str>>,
+    last: Arc<Certificates>,
 }
 
-/// How deep below the folder files are looked for: `live/NAME/` is two.
-const DEEPEST: usize = 4;
+/// A file, as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Read {
+    path: PathBuf,
+    seen: Seen,
+}
 
-/// More files than this are not looked at.
-const MOST_FILES: usize = 20_000;
+/// So long before a certificate expires it is said.
+const SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// The most certificates of one chain.
 const LONGEST_CHAIN: usize = 10;
 
-/// Reads a folder. Only what is valid now is served.
-///
-/// # Errors
-/// A folder that can't be read. What is wrong within it is in [`Found::problems`].
-pub fn load(folder: &Path, now: SystemTime) -> Result<Found, Trouble> {
-    Ok(sorted_out(&read(folder)?, now))
+impl Store {
+    /// Certificates of a folder, and those that routes have of their own. `default` is the name whose certificate is
+    /// shown to clients that ask for a name which has none, or for none at all.
+    pub fn new(folder: PathBuf, default: Option<Box<str>>) -> Self {
+        Self { folder, default, last: Arc::default() }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What is to be watched: the folder, and the files of sites with a certificate of their own.
+    pub fn places(&self, table: &Table) -> Places {
+        let files = table.routes().iter().filter_map(|route| route.https.own.as_ref());
+        let files = files.flat_map(|own| [own.cert.clone(), own.key.clone()]).collect();
+        Places { folder: self.folder.clone(), files }
+    }
+
+    /// Reads everything. What was good last and is not now stays in use; what has been taken away does not.
+    pub fn read(&mut self, table: &Table, now: SystemTime) -> Found {
+        // Before all else: what changes while we read is then noticed.
+        let list = self.places(table).list();
+        let (files, mut problems) = match read(&self.folder) {
+            Ok(files) => (files, Vec::new()),
+            Err(trouble) => (Vec::new(), vec![trouble]),
+        };
+        let mut sorted = sorted_out(&files, now);
+        problems.append(&mut sorted.problems);
+        let mut served: Vec<Arc<Certificate>> = sorted.served.into_iter().map(Arc::new).collect();
+        let is_troubled = |file: &PathBuf, problems: &[Trouble]| {
+            problems.iter().any(|trouble| trouble.file == *file || trouble.file == self.folder)
+        };
+        for last in self.last.all().iter().filter(|last| last.files().iter().any(|file| file.starts_with(&self.folder)))
+        {
+            let stays = last.files().iter().any(|file| is_troubled(file, &problems));
+            if stays && !served.iter().any(|certificate| certificate.is_same(last)) {
+                served.push(Arc::clone(last));
+            }
+        }
+        let mut certificates = Certificates::from_shared(served);
+        for (route, patterns) in table.lines() {
+            let Some(own) = &route.https.own else { continue };
+            let mut found = sorted_out(&read_files(own), now);
+            let files: &[&Path] = &[&own.cert, &own.key];
+            let last = self.last.all().iter().find(|last| last.files() == files);
+            match found.served.pop() {
+                Some(certificate) => {
+                    let certificate = Arc::new(certificate);
+                    for pattern in patterns.iter().filter(|pattern| !certificate.is_for(&pattern.host)) {
+                        let what = format!("it is not for {}, whose certificate it is to be", pattern.host);
+                        found.problems.push(Trouble { file: own.cert.clone(), what });
+                    }
+                    certificates.give(&certificate, patterns.iter().map(|pattern| &pattern.host));
+                }
+                None => {
+                    if found.problems.is_empty() {
+                        found.problems.push(Trouble { file: own.cert.clone(), what: "it has no certificate".into() });
+                    }
+                    if let Some(last) = last {
+                        certificates.give(last, patterns.iter().map(|pattern| &pattern.host));
+                    }
+                }
+            }
+            problems.append(&mut found.problems);
+        }
+        let default = self.default.as_deref().and_then(|name| {
+            let found = certificates.covering(name).cloned();
+            if found.is_none() {
+                let what = format!("none is for {name}, which default_cert names");
+                problems.push(Trouble { file: self.folder.clone(), what });
+            }
+            found
+        });
+        self.last = Arc::new(certificates.or(default));
+        Found { certificates: Arc::clone(&self.last), problems, expiring: expiring(&self.last, now), list }
+    }
+}
+
+/// What will expire within [`SOON`], and is shown to somebody.
+fn expiring(certificates: &Certificates, now: SystemTime) -> Vec<Trouble> {
+    let mut expiring = Vec::new();
+    for certificate in certificates.shown() {
+        let left = certificate.not_after().duration_since(now).unwrap_or_default();
+        if left > SOON {
+            continue;
+        }
+        let days = left.as_secs() / (24 * 60 * 60);
+        let when = match days {
+            0 => "within a day".to_owned(),
+            1 => "in a day".to_owned(),
+            days => format!("in {days} days"),
+        };
+        let what = format!("{} expires on {}, {when}", certificate.names().join(", "), day(certificate.not_after()));
+        let file = certificate.files().first().cloned().unwrap_or_default();
+        expiring.push(Trouble { file, what });
+    }
+    expiring
 }
 
 /// Reads every file below a folder, in the order of their names.
-pub(super) fn read(folder: &Path) -> Result<Vec<Read>, Trouble> {
-    let mut paths = Vec::new();
-    collect(folder, DEEPEST, &mut paths).map_err(|error| {
+fn read(folder: &Path) -> Result<Vec<Read>, Trouble> {
+    let paths = look::files_below(folder).map_err(|error| {
         let what = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such folder of certificates".to_owned(),
             _ => format!("the folder of certificates can't be read: {error}"),
@@ -73,25 +175,15 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Read>, Trouble> {
     Ok(paths.into_iter().map(|path| Read { seen: look::read(&path), path }).collect())
 }
 
-/// The files below a folder, links followed.
-fn collect(folder: &Path, deeper: usize, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(folder)?.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
-    entries.sort();
-    for path in entries {
-        // What is hidden is nobody's certificate: an editor's file, `..data` of a mounted volume, `.git`.
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if hidden || paths.len() >= MOST_FILES {
-            continue;
-        }
-        match path.metadata() {
-            // A folder below that can't be read holds nothing that could be served: `private/` of another user.
-            Ok(metadata) if metadata.is_dir() && deeper > 0 => drop(collect(&path, deeper - 1, paths)),
-            Ok(metadata) if metadata.is_file() => paths.push(path),
-            _ => {}
-        }
-    }
-    Ok(())
+/// Reads the files of one certificate.
+fn read_files(own: &OwnFiles) -> Vec<Read> {
+    let mut paths = vec![own.cert.clone(), own.key.clone()];
+    paths.dedup();
+    let read = |path: PathBuf| match look::read(&path) {
+        Seen::Missing => Read { seen: Seen::Unreadable("there is no such file".into()), path },
+        seen => Read { seen, path },
+    };
+    paths.into_iter().map(read).collect()
 }
 
 /// A certificate in a file, and what follows it there.
@@ -105,13 +197,19 @@ struct Candidate<'r> {
 #[derive(Default)]
 struct Pile<'r> {
     candidates: Vec<Candidate<'r>>,
-    /// By their public keys.
-    keys: HashMap<Vec<u8>, Arc<dyn SigningKey>>,
+    /// By their public keys, each with its file.
+    keys: HashMap<Vec<u8>, (&'r Path, Arc<dyn SigningKey>)>,
     problems: Vec<Trouble>,
 }
 
-/// Finds out what is to be served.
-pub(super) fn sorted_out(files: &[Read], now: SystemTime) -> Found {
+/// What files have.
+struct Sorted {
+    served: Vec<Certificate>,
+    problems: Vec<Trouble>,
+}
+
+/// Finds out what is to be served. Only what is valid now is.
+fn sorted_out(files: &[Read], now: SystemTime) -> Sorted {
     let mut pile = Pile::default();
     for file in files {
         if let Err(bad) = pile.add(file) {
@@ -136,7 +234,7 @@ impl<'r> Pile<'r> {
                     let Some(key) = PrivateKeyDer::from_pem(kind, der) else { continue };
                     let key = signing_key(key)?;
                     if let Some(public) = key.public_key() {
-                        self.keys.insert(public.to_vec(), key);
+                        self.keys.insert(public.to_vec(), (&file.path, key));
                     }
                 }
             }
@@ -149,7 +247,7 @@ impl<'r> Pile<'r> {
     }
 
     /// Gives each certificate its key.
-    fn matched(mut self, now: SystemTime) -> Found {
+    fn matched(mut self, now: SystemTime) -> Sorted {
         // The same certificate may be in several files, alone and with its chain: the longest counts.
         let mut longest: HashMap<&CertificateDer<'_>, usize> = HashMap::new();
         for (index, candidate) in self.candidates.iter().enumerate() {
@@ -172,21 +270,20 @@ impl<'r> Pile<'r> {
                 Err(Unfit::Untimely(what)) => late.push((candidate, what)),
             }
         }
-        let certificates = Certificates::of(served);
+        let named: HashSet<Box<str>> = served.iter().flat_map(Certificate::names).cloned().collect();
         for (candidate, what) in late {
             // One that has a successor is only a leftover: certbot keeps them all.
-            let succeeded = candidate.leaf.names.iter().all(|name| certificates.has(name));
-            if !succeeded {
+            if !candidate.leaf.names.iter().all(|name| named.contains(name)) {
                 self.problems.push(Trouble { file: candidate.file.to_owned(), what });
             }
         }
-        Found { certificates, problems: self.problems }
+        Sorted { served, problems: self.problems }
     }
 
     /// The certificate as it is served; `None` for one that is only part of other's chains.
     fn certificate(&self, candidate: &Candidate<'_>, now: SystemTime) -> Result<Option<Certificate>, Unfit> {
         let leaf = &candidate.leaf;
-        let Some(key) = self.keys.get(&*leaf.public_key) else {
+        let Some((key_file, key)) = self.keys.get(&*leaf.public_key) else {
             return match leaf.is_authority {
                 true => Ok(None),
                 false => Err(Unfit::Trouble(BadCertificate("its private key is in none of the files".to_owned()))),
@@ -202,8 +299,8 @@ impl<'r> Pile<'r> {
             return Err(Unfit::Untimely(format!("it is not valid before {}", day(leaf.not_before))));
         }
         let chain = self.completed(candidate);
-        let source = candidate.file.display().to_string();
-        Certificate::new(chain, Arc::clone(key), &source).map(Some).map_err(Unfit::Trouble)
+        let files = [candidate.file, key_file];
+        Certificate::new(chain, Arc::clone(key), &files).map(Some).map_err(Unfit::Trouble)
     }
 
     /// A chain, with those of its issuers that other files have (`cert.pem` beside `chain.pem`).
@@ -246,7 +343,7 @@ enum Unfit {
 }
 
 /// A day as people write it: `2027-02-01`.
-pub(super) fn day(time: SystemTime) -> String {
+pub(crate) fn day(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(time).to_string().chars().take(10).collect()
 }
 

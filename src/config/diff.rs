@@ -5,11 +5,15 @@ use std::fmt::{self, Write};
 use hashbrown::HashMap;
 
 use crate::table::backend::Address;
+use crate::table::certs::{Certificate, Certificates};
+use crate::table::https::{Https, Plain};
 use crate::table::link::ProxyVersion;
 use crate::table::pattern::Pattern;
 use crate::table::secure::Roots;
 use crate::table::site::{Balance, Instance, Site};
 use crate::table::{Action, Answer, Route, Table};
+
+use super::certs::day;
 
 /// The changes from one table to the next, in the order of the new file; what is gone comes last.
 #[derive(Debug, Default)]
@@ -47,7 +51,7 @@ impl Diff {
             let before = patterns.first().and_then(|first| gone.remove(first));
             let name = shown_name(route);
             match before {
-                None => diff.push(|| Change::Added { name, now: described(route, patterns) }),
+                None => diff.push(|| Change::Added { name, now: format!("→ {}", described(route, patterns)) }),
                 Some(before) => {
                     if let Some(what) = changed(before, (route, patterns)) {
                         diff.push(|| Change::Changed { name, what });
@@ -59,6 +63,28 @@ impl Diff {
             if patterns.first().is_some_and(|first| gone.contains_key(first)) {
                 diff.push(|| Change::Removed { name: shown_name(route) });
             }
+        }
+        diff
+    }
+
+    /// Compares the certificates that are shown, by the names that they are for.
+    pub fn of_certificates(old: &Certificates, new: &Certificates) -> Self {
+        let mut gone: HashMap<&[Box<str>], &Certificate> =
+            old.shown().map(|certificate| (certificate.names(), &**certificate)).collect();
+        let mut diff = Self::default();
+        for now in new.shown() {
+            let name = shortened(&now.names().join(", "));
+            match gone.remove(now.names()) {
+                None => diff.push(|| Change::Added { name, now: until(now) }),
+                Some(before) if before.is_same(now) => {}
+                Some(before) => diff.push(|| {
+                    let before = day(before.not_after());
+                    Change::Changed { name, what: format!("until {before} → {}", until(now)) }
+                }),
+            }
+        }
+        for before in old.shown().filter(|before| gone.contains_key(before.names())) {
+            diff.push(|| Change::Removed { name: shortened(&before.names().join(", ")) });
         }
         diff
     }
@@ -114,7 +140,7 @@ impl fmt::Display for Diff {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Added { name, now } => write!(f, "+ {name} → {now}"),
+            Self::Added { name, now } => write!(f, "+ {name} {now}"),
             Self::Changed { name, what } => write!(f, "~ {name} {what}"),
             Self::Removed { name } => write!(f, "- {name}"),
         }
@@ -134,6 +160,10 @@ fn shown_name(route: &Route) -> String {
 
 fn described(route: &Route, patterns: &[Pattern]) -> String {
     let mut text = describe(&route.action);
+    let https = describe_https(&route.https);
+    if !https.is_empty() {
+        let _ = write!(text, ", {https}");
+    }
     for also in patterns.iter().skip(1).take(8) {
         let _ = write!(text, ", also {also}");
     }
@@ -147,6 +177,13 @@ fn changed(before: Line<'_>, after: Line<'_>) -> Option<String> {
         let (old, new) = (shortened(&describe(&before.0.action)), shortened(&describe(&after.0.action)));
         what.push(if old == new { format!("→ {new}, changed within") } else { format!("{old} → {new}") });
     }
+    if before.0.https != after.0.https {
+        let said = |route: &Route| match describe_https(&route.https) {
+            text if text.is_empty() => "https as it comes".to_owned(),
+            text => text,
+        };
+        what.push(shortened(&format!("{} → {}", said(before.0), said(after.0))));
+    }
     let (old, new) = (before.1.get(1..).unwrap_or_default(), after.1.get(1..).unwrap_or_default());
     let also = |sign: char, of: &[Pattern], without: &[Pattern]| -> Vec<String> {
         let without: hashbrown::HashSet<&Pattern> = without.iter().collect();
@@ -157,6 +194,12 @@ fn changed(before: Line<'_>, after: Line<'_>) -> Option<String> {
         what.push(shortened(&format!("also {}", names.join(" "))));
     }
     (!what.is_empty()).then(|| what.join(", "))
+}
+
+/// `until 2027-02-01 (certs/apps.pem)`
+fn until(certificate: &Certificate) -> String {
+    let file = certificate.files().first().map(|file| format!(" ({})", file.display())).unwrap_or_default();
+    format!("until {}{file}", day(certificate.not_after()))
 }
 
 fn same_action(old: &Action, new: &Action) -> bool {
@@ -239,6 +282,18 @@ fn traits(instance: &Instance) -> Vec<String> {
         }
     }
     traits
+}
+
+/// What a route says about TLS; empty where it says nothing.
+fn describe_https(https: &Https) -> String {
+    let plain = https.plain.map(|plain| match plain {
+        Plain::Redirected => "https redirect".to_owned(),
+        Plain::Allowed => "https allow".to_owned(),
+        Plain::Refused => "https only".to_owned(),
+    });
+    let hsts = https.hsts.as_ref().map(|value| format!("hsts {value}"));
+    let own = https.own.as_ref().map(|own| format!("certificate {}", own.cert.display()));
+    [plain, hsts, own].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn describe_answer(answer: &Answer) -> String {

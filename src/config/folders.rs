@@ -1,4 +1,4 @@
-//! Which folders have to be watched for one path, and the watching of them.
+//! Which folders have to be watched for a path, or for many, and the watching of them.
 //!
 //! A path may lead through symbolic links, and each may be swapped (Kubernetes renames `..data`): every entry that the
 //! path depends on is watched in its own folder. A watch on the file itself would end with its first rename.
@@ -10,10 +10,10 @@ use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
-use super::look::Identity;
+use super::look::{Identity, Subject};
 use super::settle::Saved;
 
-/// The folders of one path, watched.
+/// The folders of one subject, watched.
 #[derive(Debug)]
 pub(super) struct Folders {
     armed: Vec<Link>,
@@ -41,7 +41,8 @@ struct Link {
     folder: PathBuf,
     /// Tells a folder from another one of the same name.
     identity: Option<Identity>,
-    name: PathBuf,
+    /// Which one; `None` for every one.
+    name: Option<PathBuf>,
 }
 
 /// More events than this at once say no more than that something happens.
@@ -62,9 +63,14 @@ impl Folders {
         self.watcher.is_some()
     }
 
-    /// Watches what the path depends on now, if that is not watched already. Says whether anything was done.
-    pub(super) fn arm(&mut self, path: &Path) -> Result<bool, notify::Error> {
-        let links = links(path);
+    /// Watches what the subject depends on now, if that is not watched already. Says whether anything was done.
+    pub(super) fn arm(&mut self, subject: &Subject) -> Result<bool, notify::Error> {
+        let (paths, whole) = subject.watched();
+        let mut links: Vec<Link> = paths.iter().flat_map(|path| links(path)).collect();
+        links.extend(whole.into_iter().map(|folder| {
+            let folder = std::path::absolute(&folder).unwrap_or(folder);
+            Link { identity: Identity::of_folder(&folder), folder, name: None }
+        }));
         if links == self.armed && !self.lost {
             return Ok(false);
         }
@@ -72,7 +78,9 @@ impl Folders {
         self.watcher = None;
         let (sender, events) = mpsc::channel(MOST_EVENTS);
         self.events = events;
-        let names: Vec<PathBuf> = links.iter().map(|link| link.folder.join(&link.name)).collect();
+        let names: Vec<PathBuf> = links.iter().filter_map(|link| Some(link.folder.join(link.name.as_ref()?))).collect();
+        let whole: Vec<PathBuf> =
+            links.iter().filter(|link| link.name.is_none()).map(|link| link.folder.clone()).collect();
         let mut folders: Vec<PathBuf> =
             links.iter().filter(|link| link.identity.is_some()).map(|link| link.folder.clone()).collect();
         folders.sort();
@@ -80,7 +88,7 @@ impl Folders {
         self.armed = links;
         let watched = folders.clone();
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            let event = event.map_or(Some(Event::Look), |event| said(&event, &names, &watched));
+            let event = event.map_or(Some(Event::Look), |event| said(&event, &names, &whole, &watched));
             if let Some(event) = event {
                 // Full: a look is due anyway.
                 let _ = sender.try_send(event);
@@ -119,14 +127,15 @@ impl Folders {
 }
 
 /// What an event says about the entries that we depend on; `None` when it is not about them, or about reading.
-fn said(event: &notify::Event, names: &[PathBuf], folders: &[PathBuf]) -> Option<Event> {
+fn said(event: &notify::Event, names: &[PathBuf], whole: &[PathBuf], folders: &[PathBuf]) -> Option<Event> {
     if event.need_rescan() {
         return Some(Event::Look);
     }
     if event.kind.is_remove() && event.paths.iter().any(|path| folders.contains(path)) {
         return Some(Event::Lost);
     }
-    if !event.paths.iter().any(|path| names.contains(path)) {
+    let is_in_whole = |path: &PathBuf| path.parent().is_some_and(|folder| whole.iter().any(|whole| whole == folder));
+    if !event.paths.iter().any(|path| names.contains(path) || is_in_whole(path)) {
         return None;
     }
     match event.kind {
@@ -161,7 +170,7 @@ fn links(path: &Path) -> Vec<Link> {
         let whole = at.join(&part);
         let target = std::fs::read_link(&whole).ok().filter(|_| followed < MOST_LINKS);
         if target.is_some() || rest.is_empty() {
-            links.push(Link { identity: Identity::of_folder(&at), folder: at.clone(), name: part });
+            links.push(Link { identity: Identity::of_folder(&at), folder: at.clone(), name: Some(part) });
         }
         match target {
             Some(target) => {
@@ -197,8 +206,10 @@ mod tests {
         std::fs::write(root.join("v1/routes.toml"), "").unwrap();
         symlink("v1", root.join("..data")).unwrap();
         symlink("..data/routes.toml", root.join("routes.toml")).unwrap();
-        let found: Vec<PathBuf> =
-            links(&root.join("./routes.toml")).iter().map(|link| link.folder.join(&link.name)).collect();
+        let found: Vec<PathBuf> = links(&root.join("./routes.toml"))
+            .iter()
+            .map(|link| link.folder.join(link.name.as_ref().unwrap()))
+            .collect();
         assert_eq!(found, [root.join("routes.toml"), root.join("..data"), root.join("v1/routes.toml")]);
     }
 

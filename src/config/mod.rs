@@ -13,6 +13,7 @@ pub mod file;
 mod folders;
 mod from_json;
 mod from_toml;
+mod https;
 mod keys;
 mod link;
 mod look;

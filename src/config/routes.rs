@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::table::backend::Backend;
+use crate::table::https::Https;
 use crate::table::pattern::Pattern;
 use crate::table::site::{Balance, HEAVIEST, Instance, MOST_INSTANCES, Site};
 use crate::table::target::{self, Written};
@@ -20,7 +21,7 @@ use super::node::{Entry, Node, Value};
 use super::report::{Problem, Report};
 use super::reuse::Known;
 use super::text::Text;
-use super::{answer, dotted, from_json, from_toml, names};
+use super::{answer, dotted, from_json, from_toml, https, names};
 
 /// Reads and resolves the routes file; gives its bytes too, for the watch to know what is applied.
 ///
@@ -35,7 +36,7 @@ pub fn load(path: &Path, listeners: &[SocketAddr]) -> Result<(Vec<u8>, Table), R
 /// Resolves the content of a routes file. `path` names it in errors, and says by `.json` what it is.
 ///
 /// `listeners` are our own addresses, which no route may lead to. From `previous`, the running table, every
-/// backend with an unchanged address is taken over, and every site with unchanged targets.
+/// backend with an unchanged address is taken over, and every site with unchanged targets; and its certificates.
 ///
 /// # Errors
 /// Everything that is wrong with it, each with its place.
@@ -46,13 +47,15 @@ pub fn parse(path: &Path, bytes: &[u8], listeners: &[SocketAddr], previous: Opti
     if entries.is_empty() && problems.is_empty() {
         problems.push(Problem::of_file("the file has no route").help(NOTHING));
     }
+    let certificates = previous.map(|table| Arc::clone(table.certificates())).unwrap_or_default();
     let mut resolver = Resolver {
+        path,
         text: text.content,
         entries: &entries,
         listeners,
         known: Known::from(previous),
         links: Links::new(path),
-        table: Table::with_capacity(entries.len()),
+        table: Table::with_capacity(entries.len()).with_certificates(certificates),
         problems,
         looked_up: 0,
     };
@@ -62,6 +65,7 @@ pub fn parse(path: &Path, bytes: &[u8], listeners: &[SocketAddr], previous: Opti
 }
 
 struct Resolver<'a> {
+    path: &'a Path,
     text: &'a str,
     entries: &'a [Entry<'a>],
     listeners: &'a [SocketAddr],
@@ -82,6 +86,7 @@ struct Said<'a> {
     link: link::Said<'a>,
     redirect: Option<&'a Entry<'a>>,
     respond: Option<&'a Entry<'a>>,
+    https: Https,
 }
 
 impl<'a> Resolver<'a> {
@@ -106,10 +111,12 @@ impl<'a> Resolver<'a> {
     fn entry(&mut self, entry: &'a Entry<'a>, line: u32) {
         let mut patterns = Vec::with_capacity(1);
         let own = self.pattern(&entry.key, &entry.key_span);
+        let mut https = Https::default();
         let action = match &entry.node.value {
             Value::Table(inner) => {
-                let said = self.said(inner);
+                let mut said = self.said(inner);
                 patterns.extend(own.clone());
+                https = std::mem::take(&mut said.https);
                 self.also(&said, &mut patterns);
                 self.table_action(&said, entry, own.as_ref())
             }
@@ -123,7 +130,7 @@ impl<'a> Resolver<'a> {
         let (Some(_), Some(action)) = (own, action.or_else(|| self.stand_in())) else {
             return;
         };
-        let route = Arc::new(Route { name: entry.key.as_ref().into(), line, action });
+        let route = Arc::new(Route { name: entry.key.as_ref().into(), line, action, https });
         let mut rest = patterns.as_slice();
         while let Err((index, taken)) = self.table.add(Arc::clone(&route), rest) {
             let skipped = patterns.len() - rest.len();
@@ -141,7 +148,11 @@ impl<'a> Resolver<'a> {
         let mut said = Said::default();
         let hint = |entry: &Entry<'_>| self.hint(entry);
         let mut problems = Vec::new();
-        ROUTE.read(entries, &mut problems, hint, |key, entry, _| match key {
+        let (path, https) = (self.path, &mut said.https);
+        ROUTE.read(entries, &mut problems, hint, |key, entry, problems| match key {
+            "https" => https.plain = noted(https::plain(&entry.node), problems),
+            "hsts" => https.hsts = https::hsts(&entry.node, problems),
+            "tls" => https.own = https::own(&entry.node, path, problems),
             "to" => said.to = Some(entry),
             "also" => said.also = Some(entry),
             "balance" => said.balance = Some(entry),
@@ -389,8 +400,11 @@ const ROUTE: Keys = Keys {
         "insecure",
         "redirect",
         "respond",
+        "https",
+        "hsts",
+        "tls",
     ],
-    later: &["health", "retries", "wait", "tls", "max_connections", "headers", "auth"],
+    later: &["health", "retries", "wait", "max_connections", "headers", "auth"],
 };
 
 /// What a target's table may say.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::diff::describe;
 use crate::http::host::Host;
+use crate::table::https::{OwnFiles, Plain};
 
 fn parse_next(text: &str, previous: Option<&Table>) -> Table {
     parse(Path::new("routes.toml"), text.as_bytes(), &[], previous).unwrap_or_else(|report| panic!("{report}"))
@@ -210,7 +211,6 @@ fn every_error_has_its_place_and_says_what_would_be_right() {
         ("a = { to = 1, health = { path = \"/up\" } }", "1:15", "not yet: `health`", ""),
         ("a = { to = 1, retries = 2 }", "1:15", "not yet: `retries`", ""),
         ("a = { to = 1, wait = \"2s\" }", "1:15", "not yet: `wait`", ""),
-        ("a = { to = 1, tls = true }", "1:15", "not yet: `tls`", ""),
         ("a = { to = [{ to = 1, tls = true }] }", "1:23", "no key `tls`", "`ca`, `server_name`"),
         ("a = { to = 1, ca = \"x\" }", "1:15", "`ca` is for https:// targets", "https://"),
         ("a = { to = [{ to = 1, insecure = true }, \"https://b\"] }", "1:23", "`insecure` is for https:// targets", ""),
@@ -232,6 +232,15 @@ fn every_error_has_its_place_and_says_what_would_be_right() {
         ("a = { to = \"https://b\", client_key = \"k\" }", "1:25", "without `client_cert`", ""),
         ("a = { to = \"https://b\", insecure = 1 }", "1:36", "found a number", ""),
         ("a = { to = \"https://b\", ca = \"x\", insecure = true }", "1:25", "contradict", ""),
+        ("a = { to = 1, tls = true }", "1:21", "found a boolean", "tls = { cert = "),
+        ("a = { to = 1, tls = { key = \"k\" } }", "1:21", "needs `cert`", ""),
+        ("a = { to = 1, tls = { cert = \"\" } }", "1:30", "not a path", ""),
+        ("a = { to = 1, https = true }", "1:23", "found a boolean", "`redirect`, `allow` and `only`"),
+        ("a = { to = 1, https = \"redirct\" }", "1:23", "\"redirct\"", "did you mean `redirect`?"),
+        ("a = { to = 1, hsts = 180 }", "1:22", "found a number", "\"180d\""),
+        ("a = { to = 1, hsts = \"1y\" }", "1:22", "in days", ""),
+        ("a = { to = 1, hsts = {} }", "1:22", "needs `max_age`", ""),
+        ("a = { to = 1, hsts = { max_age = \"180d\", preload = true } }", "1:22", "for a year or more", ""),
         ("a = { to = 1, max_connections = 2 }", "1:15", "not yet: `max_connections`", ""),
         ("a = { to = 1, weight = 2 }", "1:15", "no key `weight`", "belongs to one target"),
         ("a = { to = [{ to = 1, weight = 0 }] }", "1:32", "1 to 256", ""),
@@ -427,4 +436,31 @@ fn no_bytes_make_it_panic() {
             }
         }
     }
+}
+
+#[test]
+fn what_a_line_says_about_tls_arrives() {
+    let https = |said: &str| {
+        let text = format!("a = {{ to = 1, {said} }}");
+        let table = parse(Path::new("conf/routes.toml"), text.as_bytes(), &[], None).unwrap_or_else(|e| panic!("{e}"));
+        table.routes()[0].https.clone()
+    };
+    for (said, want) in [("redirect", Plain::Redirected), ("allow", Plain::Allowed), ("only", Plain::Refused)] {
+        assert_eq!(https(&format!("https = \"{said}\"")).plain, Some(want));
+    }
+    for (said, want) in [
+        ("\"180d\"", "max-age=15552000"),
+        ("\"0d\"", "max-age=0"),
+        ("{ max_age = \"1d\" }", "max-age=86400"),
+        (
+            "{ max_age = \"365d\", include_subdomains = true, preload = true }",
+            "max-age=31536000; includeSubDomains; preload",
+        ),
+    ] {
+        assert_eq!(https(&format!("hsts = {said}")).hsts.as_deref(), Some(want), "{said}");
+    }
+    let own = https("tls = { cert = \"a.pem\", key = \"/etc/a.key\" }").own.unwrap();
+    assert_eq!(own, OwnFiles { cert: "conf/a.pem".into(), key: "/etc/a.key".into() });
+    let own = https("tls = { cert = \"a.pem\" }").own.unwrap();
+    assert_eq!(own.cert, own.key);
 }

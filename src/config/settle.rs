@@ -91,6 +91,9 @@ impl Pace {
         patience: Duration::from_millis(1000),
         cap: Duration::from_millis(2000),
     };
+
+    /// For files that belong together and are saved one after the other: a certificate and its key.
+    pub(super) const MANY: Self = Self { quiet: Duration::from_millis(300), ..Self::NORMAL };
 }
 
 impl Settling {

@@ -1,4 +1,4 @@
-//! A file that is read again whenever it was saved, however it was saved.
+//! A file that is read again whenever it was saved, however it was saved; or a folder of them.
 //!
 //! Events say soon that something happened; a slow poll says it in any case, where events get lost, can't be set up,
 //! or don't exist (network file systems, some container mounts). Neither is believed: what counts is that the content
@@ -10,17 +10,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::folders::{Event, Folders};
-use super::look::{self, Stamp};
+use super::look::{Stamp, Subject};
 use super::settle::{Pace, Saved, Settling, Verdict};
 
+pub use super::look::Places;
 pub use super::settle::Seen;
 
 use crate::net::system;
 
-/// A watched file.
+/// A watched file, or many.
 #[derive(Debug)]
 pub struct Watch {
-    path: PathBuf,
+    subject: Subject,
     folders: Folders,
     settling: Settling,
     /// As the file was when it was last read.
@@ -60,20 +61,39 @@ impl Watch {
     /// Watches a file whose content, as far as it is applied already, is `running`.
     /// What differs from that is what [`Watch::changed`] gives first.
     pub fn new(path: impl Into<PathBuf>, running: Option<Vec<u8>>) -> Self {
-        let mut watch = Self::polling(path, running);
-        watch.events_wanted = true;
-        watch.arm();
-        watch
+        Self::polling(path, running).with_events()
+    }
+
+    /// Watches a folder and files beside it. What [`Watch::changed`] gives of them is a list, [`Places::list`], which says
+    /// that something is different.
+    pub fn places(places: Places, running: Option<Vec<u8>>) -> Self {
+        Self::of(Subject::Places(places), Pace::MANY, running).with_events()
+    }
+
+    /// Watches these in place of those.
+    pub fn move_to(&mut self, places: Places) {
+        self.subject = Subject::Places(places);
+        self.unread = true;
+        self.next_poll = Instant::now();
+    }
+
+    fn with_events(mut self) -> Self {
+        self.events_wanted = true;
+        self.arm();
+        self
     }
 
     /// Watches without events, by the poll alone.
     pub fn polling(path: impl Into<PathBuf>, running: Option<Vec<u8>>) -> Self {
-        let path = path.into();
-        let stamp = Stamp::of(&path);
+        Self::of(Subject::File(path.into()), Pace::NORMAL, running)
+    }
+
+    fn of(subject: Subject, pace: Pace, running: Option<Vec<u8>>) -> Self {
+        let stamp = subject.stamp();
         Self {
-            path,
+            subject,
             folders: Folders::new(),
-            settling: Settling::new(Pace::NORMAL, running),
+            settling: Settling::new(pace, running),
             stamp: None,
             taken: stamp,
             unread: true,
@@ -87,7 +107,7 @@ impl Watch {
 
     /// The watched path, as it was given.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.subject.path()
     }
 
     /// Makes [`Watch::changed`] give the current content even if it is the same: for SIGHUP.
@@ -137,7 +157,7 @@ impl Watch {
             // What came between the look before and the new watches has no event.
             self.unread |= self.arm();
         }
-        let stamp = Stamp::of(&self.path);
+        let stamp = self.subject.stamp();
         let touched = stamp != self.stamp;
         let saved = self.saved.take().or_else(|| (touched && self.is_new_file(stamp)).then_some(Saved::Renamed));
         self.stamp = stamp;
@@ -145,7 +165,7 @@ impl Watch {
             return self.settling.untouched(now);
         }
         self.unread = false;
-        self.settling.observe(now, look::read(&self.path), saved)
+        self.settling.observe(now, self.subject.read(), saved)
     }
 
     /// Whether it is another file than the one whose content was taken.
@@ -169,13 +189,13 @@ impl Watch {
         if !self.events_wanted {
             return false;
         }
-        match self.folders.arm(&self.path) {
+        match self.folders.arm(&self.subject) {
             Ok(changed) => changed,
             Err(error) => {
                 if !self.warned {
                     self.warned = true;
                     tracing::warn!(
-                        file = %self.path.display(), %error,
+                        file = %self.path().display(), %error,
                         "no file events; looking every second instead (is fs.inotify.max_user_instances used up?)"
                     );
                 }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,13 +19,16 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::http::host::Host;
 
+use super::pattern::HostPattern;
+
 /// A certificate with its chain and its private key.
 pub struct Certificate {
     key: Arc<CertifiedKey>,
     names: Box<[Box<str>]>,
     not_before: SystemTime,
     not_after: SystemTime,
-    source: Box<str>,
+    /// Where it came from: the file of the chain, and that of the key.
+    files: Box<[PathBuf]>,
 }
 
 /// Why something is no certificate that could be served.
@@ -38,6 +42,8 @@ pub struct Certificates {
     exact: HashMap<Box<str>, Arc<Certificate>>,
     /// Keyed by what stands behind `*.`: one label below it is covered (RFC 9525 section 6.3).
     wildcard: HashMap<Box<str>, Arc<Certificate>>,
+    /// Of sites that have their own: keyed by hosts, and by what stands behind `*.`.
+    own: HashMap<HostPattern, Arc<Certificate>>,
     default: Option<Arc<Certificate>>,
 }
 
@@ -56,14 +62,14 @@ impl Certificate {
             }
         }
         let key = signing_key(key.ok_or_else(|| bad("there is no private key in it"))?)?;
-        Self::new(chain, key, "")
+        Self::new(chain, key, &[])
     }
 
-    /// A certificate of a chain, its own first, and a key. `source` tells people where it came from.
+    /// A certificate of a chain, its own first, and a key, which come from these files.
     pub(crate) fn new(
         chain: Vec<CertificateDer<'static>>,
         key: Arc<dyn SigningKey>,
-        source: &str,
+        files: &[&Path],
     ) -> Result<Self, BadCertificate> {
         let leaf = Leaf::of(chain.first().ok_or_else(|| bad("there is no certificate in it"))?)?;
         if leaf.names.is_empty() {
@@ -76,7 +82,7 @@ impl Certificate {
             names: leaf.names,
             not_before: leaf.not_before,
             not_after: leaf.not_after,
-            source: source.into(),
+            files: files.iter().map(|&file| file.to_owned()).collect(),
         })
     }
 
@@ -95,9 +101,14 @@ impl Certificate {
         self.not_after
     }
 
-    /// Where it came from, for people; empty where nobody said.
-    pub fn source(&self) -> &str {
-        &self.source
+    /// The files that it came from, the one with the chain first; none where it was not read from files.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// Whether it is the same one, whatever files it came from.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.key.cert == other.key.cert
     }
 
     /// Whether it is for a host, in [`Host`]'s compared form (RFC 9525 section 6).
@@ -106,6 +117,17 @@ impl Certificate {
         self.names.iter().any(|name| {
             **name == *host || parent.is_some_and(|parent| name.strip_prefix("*.").is_some_and(|name| name == parent))
         })
+    }
+
+    /// Whether it is for all hosts that a pattern names, as far as one label below a `*.`.
+    pub fn is_for(&self, host: &HostPattern) -> bool {
+        match host {
+            HostPattern::Exact(name) => self.covers(name),
+            HostPattern::Below(parent) => {
+                self.names.iter().any(|name| name.strip_prefix("*.").is_some_and(|name| name == &**parent))
+            }
+            HostPattern::Any => false,
+        }
     }
 
     /// The chain and the key as a handshake needs them.
@@ -145,6 +167,16 @@ impl Certificates {
         self
     }
 
+    /// Gives a site a certificate of its own: it wins for those of the site's hosts that it is for.
+    pub(crate) fn give<'p>(&mut self, certificate: &Arc<Certificate>, hosts: impl Iterator<Item = &'p HostPattern>) {
+        for host in hosts {
+            if certificate.is_for(host) {
+                self.own.insert(host.clone(), Arc::clone(certificate));
+            }
+        }
+        self.all.push(Arc::clone(certificate));
+    }
+
     /// The certificate for the name that a client asks for: an exact one before a wildcard, then the default.
     pub fn find(&self, name: Option<&str>) -> Option<&Arc<Certificate>> {
         name.and_then(|name| self.covering(name)).or(self.default.as_ref())
@@ -152,13 +184,23 @@ impl Certificates {
 
     /// The certificate that is for a host, and not the default.
     pub fn covering(&self, host: &str) -> Option<&Arc<Certificate>> {
-        self.exact.get(host).or_else(|| self.wildcard.get(parent(host)?))
+        let own = || {
+            let exact = self.own.get(&HostPattern::Exact(host.into()));
+            exact.or_else(|| self.own.get(&HostPattern::Below(parent(host)?.into())))
+        };
+        let own = if self.own.is_empty() { None } else { own() };
+        own.or_else(|| self.exact.get(host)).or_else(|| self.wildcard.get(parent(host)?))
     }
 
-    /// Whether one is for exactly this name, which may be a `*.` name.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        name.strip_prefix("*.")
-            .map_or_else(|| self.exact.contains_key(name), |parent| self.wildcard.contains_key(parent))
+    /// Those that some name gets: not those that others have taken the place of.
+    pub fn shown(&self) -> impl Iterator<Item = &Arc<Certificate>> {
+        self.all.iter().filter(|certificate| {
+            let is_it = |shown: &Arc<Certificate>| Arc::ptr_eq(shown, certificate);
+            certificate.names.iter().any(|name| match name.strip_prefix("*.") {
+                Some(parent) => self.wildcard.get(parent).is_some_and(is_it),
+                None => self.exact.get(name).is_some_and(is_it),
+            }) || self.own.values().any(is_it)
+        })
     }
 
     /// Every certificate, in the order in which they were given.
@@ -258,6 +300,6 @@ impl std::error::Error for BadCertificate {}
 impl fmt::Debug for Certificate {
     /// Without its key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificate").field("names", &self.names).field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("Certificate").field("names", &self.names).field("files", &self.files).finish_non_exhaustive()
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod backend;
 pub mod certs;
+pub mod https;
 pub mod link;
 mod paths;
 pub mod pattern;
@@ -22,6 +23,7 @@ use hashbrown::hash_map::Entry;
 
 use crate::http::host::Host;
 use certs::Certificates;
+use https::Https;
 use paths::Paths;
 use pattern::{HostPattern, Pattern};
 use site::Site;
@@ -35,6 +37,8 @@ pub struct Route {
     pub line: u32,
     /// What happens.
     pub action: Action,
+    /// What it says about TLS.
+    pub https: Https,
 }
 
 /// What happens to a request that a route covers.
@@ -220,7 +224,12 @@ mod tests {
         let mut table = Table::new();
         for key in keys {
             let answer = Answer { status: 200, content_type: "text/plain".into(), body: Box::default() };
-            let route = Arc::new(Route { name: (*key).into(), line: 0, action: Action::Respond(answer) });
+            let route = Arc::new(Route {
+                name: (*key).into(),
+                line: 0,
+                action: Action::Respond(answer),
+                https: Https::default(),
+            });
             table.add(route, &[Pattern::parse(key).unwrap()]).unwrap();
         }
         table
@@ -292,7 +301,12 @@ mod tests {
         let mut table = table(&["a.test", "", "a.test/x"]);
         for again in ["A.TEST.", "*", "a.test/x/"] {
             let answer = Answer { status: 200, content_type: "text/plain".into(), body: Box::default() };
-            let route = Arc::new(Route { name: again.into(), line: 0, action: Action::Respond(answer) });
+            let route = Arc::new(Route {
+                name: again.into(),
+                line: 0,
+                action: Action::Respond(answer),
+                https: Https::default(),
+            });
             assert!(table.add(route, &[Pattern::parse(again).unwrap()]).is_err(), "{again}");
         }
     }

@@ -130,12 +130,18 @@ fn bad(what: impl Into<String>, help: Option<String>) -> BadPattern {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.host {
-            HostPattern::Exact(name) => f.write_str(name)?,
-            HostPattern::Below(suffix) => write!(f, "*.{suffix}")?,
-            HostPattern::Any => f.write_str("*")?,
-        }
+        self.host.fmt(f)?;
         self.path.as_deref().map_or(Ok(()), |path| f.write_str(path))
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(name),
+            Self::Below(suffix) => write!(f, "*.{suffix}"),
+            Self::Any => f.write_str("*"),
+        }
     }
 }
 

@@ -69,6 +69,9 @@ mod http2;
 /// One access line a request, and what it says.
 mod log;
 
+/// Certificates: which one a name gets, and what becomes of files that change.
+mod certs;
+
 /// TLS in front: handshakes, and which certificate is shown.
 mod tls;
 

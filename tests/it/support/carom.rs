@@ -256,6 +256,21 @@ impl Carom {
         &self.addresses
     }
 
+    /// Puts a file into the folder of certificates, by a rename.
+    pub fn save_cert(&self, file: &str, pem: impl AsRef<[u8]>) {
+        let file = self.folder().join("certs").join(file);
+        std::fs::create_dir_all(file.parent().expect("folder")).expect("folder");
+        let new = self.folder().join("new.pem");
+        std::fs::write(&new, pem).expect("write");
+        std::fs::rename(&new, &file).expect("rename");
+    }
+
+    /// Waits until carom says what has changed of the certificates, after a mark.
+    #[track_caller]
+    pub fn wait_certs(&self, mark: usize) -> String {
+        self.stderr(mark, "that the certificates changed", |line| line.contains("certs changed"))
+    }
+
     /// The address that speaks TLS.
     pub fn tls_address(&self) -> SocketAddr {
         *self.addresses.last().expect("an address")

@@ -1,0 +1,179 @@
+//! What a running `serve` follows: the routes file and the certificates, which are published as one table.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use carom::bounce::Routes;
+use carom::config::caution::cautions;
+use carom::config::certs::{Found, Store, Trouble};
+use carom::config::diff::Diff;
+use carom::config::routes;
+use carom::config::watch::{self, Seen, Watch};
+use carom::table::Table;
+use tokio::signal::unix::Signal;
+use tokio::time::Instant;
+
+use super::serve::{colors, file_name};
+
+/// The files and whoever publishes what is in them.
+pub(super) struct Follow {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    listening: Vec<SocketAddr>,
+    routes: Routes,
+    certs: Option<Certs>,
+}
+
+/// The certificates, where an address speaks TLS.
+struct Certs {
+    store: Store,
+    watch: Watch,
+    /// What was wrong when it was last said.
+    said: Vec<Trouble>,
+    reminded: Instant,
+}
+
+/// Time passes for certificates though nothing happens to them: so often it is looked whether one has become valid.
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// So often it is said again what expires.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Follow {
+    /// Follows the routes file, of which `bytes` are published, and the certificates, where there are any; what was wrong
+    /// with those has been said.
+    pub(super) fn new(
+        path: PathBuf,
+        bytes: Vec<u8>,
+        listening: Vec<SocketAddr>,
+        routes: Routes,
+        certs: Option<(Store, Found)>,
+    ) -> Self {
+        let certs = certs.map(|(store, found)| Certs::new(store, &found, &routes.current()));
+        Self { path, bytes, listening, routes, certs }
+    }
+
+    /// Publishes all that is new and can be published.
+    pub(super) async fn for_ever(mut self, mut hangup: Signal) {
+        // The workers run by now: they don't inherit it.
+        watch::give_way();
+        let mut watch = Watch::new(&self.path, Some(std::mem::take(&mut self.bytes)));
+        let name = file_name(&self.path);
+        loop {
+            tokio::select! {
+                seen = watch.changed() => match seen {
+                    Seen::Content(bytes) => self.reroute(&name, &bytes),
+                    Seen::Missing => say!("{name} is gone: the routes that run stay until it is back"),
+                    Seen::Unreadable(why) => say!("{name} can't be read ({why}): the routes that run stay"),
+                },
+                () = changed(&mut self.certs) => self.recertify(true),
+                () = tokio::time::sleep(HOUR) => self.recertify(false),
+                Some(()) = hangup.recv() => {
+                    watch.now();
+                    if let Some(certs) = &mut self.certs {
+                        certs.watch.now();
+                    }
+                }
+            }
+        }
+    }
+
+    fn reroute(&mut self, name: &str, bytes: &[u8]) {
+        let running = self.routes.current();
+        let mut table = match routes::parse(&self.path, bytes, &self.listening, Some(&running)) {
+            Ok(table) => table,
+            Err(report) => {
+                say!("{}", report.render(colors()).trim_end());
+                say!("{name} was not applied: the routes that run stay");
+                return;
+            }
+        };
+        let diff = Diff::between(&running, &table);
+        let mut found = None;
+        if let Some(certs) = self.certs.as_mut().filter(|_| has_own(&running) || has_own(&table)) {
+            let read = certs.store.read(&table, SystemTime::now());
+            certs.watch.move_to(certs.store.places(&table));
+            table = table.with_certificates(read.certificates.clone());
+            found = Some(read);
+        }
+        publish(&self.routes, table);
+        match diff.is_empty() {
+            true => say!("{name} read again: no route has changed"),
+            false => say!("{}", diff.block(name).trim_end()),
+        }
+        for caution in cautions(&self.routes.current(), name) {
+            say!("{caution}");
+        }
+        if let Some((certs, found)) = self.certs.as_mut().zip(found) {
+            certs.tell(&found);
+        }
+    }
+
+    /// Reads the certificates again. Time alone changes little: then it is only said what it does change.
+    fn recertify(&mut self, asked: bool) {
+        let Some(certs) = &mut self.certs else { return };
+        let running = self.routes.current();
+        let found = certs.store.read(&running, SystemTime::now());
+        let diff = Diff::of_certificates(running.certificates(), &found.certificates);
+        publish(&self.routes, Table::clone(&running).with_certificates(Arc::clone(&found.certificates)));
+        let name = file_name(certs.store.folder());
+        if !diff.is_empty() {
+            say!("{}", diff.block(&name).trim_end());
+        }
+        if !certs.tell(&found) && diff.is_empty() && asked {
+            say!("{name} read again: no certificate has changed");
+        }
+    }
+}
+
+/// Gives the last table back on this thread, so that a large one is not freed on one that carries requests.
+fn publish(routes: &Routes, table: Table) {
+    drop(routes.publish(table));
+}
+
+impl Certs {
+    fn new(store: Store, found: &Found, table: &Table) -> Self {
+        let watch = Watch::places(store.places(table), Some(found.list.clone()));
+        Self { store, watch, said: all(found), reminded: Instant::now() }
+    }
+
+    /// Says what is wrong, as far as it has not been said just before; whether there was anything.
+    fn tell(&mut self, found: &Found) -> bool {
+        let mut told = false;
+        for trouble in found.problems.iter().filter(|trouble| !self.said.contains(trouble)) {
+            let stays = found.certificates.all().iter().any(|certificate| certificate.files().contains(&trouble.file));
+            let stays = if stays { "; the last one that was good stays in use" } else { "" };
+            say!("{trouble}{stays}");
+            told = true;
+        }
+        let remind = self.reminded.elapsed() >= DAY;
+        for trouble in found.expiring.iter().filter(|trouble| remind || !self.said.contains(trouble)) {
+            say!("{trouble}");
+            told = true;
+        }
+        if remind {
+            self.reminded = Instant::now();
+        }
+        self.said = all(found);
+        told
+    }
+}
+
+fn all(found: &Found) -> Vec<Trouble> {
+    found.problems.iter().chain(&found.expiring).cloned().collect()
+}
+
+/// Waits until the certificates may have changed; for ever where there are none.
+async fn changed(certs: &mut Option<Certs>) {
+    match certs {
+        Some(certs) => drop(certs.watch.changed().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether a route has a certificate of its own.
+fn has_own(table: &Table) -> bool {
+    table.routes().iter().any(|route| route.https.own.is_some())
+}

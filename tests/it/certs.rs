@@ -1,0 +1,254 @@
+//! Certificates: which one a name gets, and what becomes of files that change.
+
+use std::os::unix::fs::symlink;
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::support::tls::{self, leaf, pem};
+use crate::support::{Carom, Client, Origin};
+
+/// What a client is shown: the names, joined, and how many days it is still valid.
+fn shown(client: &Client) -> (String, u64) {
+    let chain = client.session().peer_certificates().unwrap();
+    let (_, certificate) = X509Certificate::from_der(&chain[0]).unwrap();
+    let names = certificate.subject_alternative_name().unwrap().unwrap();
+    let names: Vec<String> = names.value.general_names.iter().map(|name| name.to_string()).collect();
+    let until = u64::try_from(certificate.validity().not_after.timestamp()).unwrap();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    (names.join(" "), (until - now + 3600) / (24 * 60 * 60))
+}
+
+fn days(carom: &Carom, name: &str) -> u64 {
+    shown(&carom.tls_client(name)).1
+}
+
+fn refused(carom: &Carom, name: &str) -> bool {
+    tls::try_connect(carom.tls_address(), name, tls::config(rustls::ALL_VERSIONS)).is_err()
+}
+
+#[test]
+fn the_exact_name_comes_before_the_wildcard_and_the_newest_among_equals() {
+    let carom = Carom::to(1)
+        .tls("wild.pem", leaf(&["*.w.test"]).valid(-1, 50).make().whole())
+        .tls("exact.pem", leaf(&["a.w.test"]).valid(-9, 60).make().whole())
+        .tls("old.pem", leaf(&["a.test", "b.test"]).valid(-5, 80).make().whole())
+        .tls("new.pem", leaf(&["a.test"]).valid(-2, 70).make().whole())
+        .start();
+    for (name, want) in [("a.w.test", 60), ("b.w.test", 50), ("a.test", 70), ("b.test", 80), ("A.Test", 70)] {
+        assert_eq!(days(&carom, name), want, "{name}");
+    }
+    for name in ["w.test", "x.y.w.test", "c.test"] {
+        assert!(refused(&carom, name), "{name}");
+    }
+}
+
+#[test]
+fn every_layout_is_found_out() {
+    let certbot = leaf(&["certbot.test"]).make();
+    let acme = leaf(&["acme.test"]).make();
+    let whole = leaf(&["whole.test"]).make();
+    let carom = Carom::to(1)
+        .tls("archive/certbot.test/fullchain1.pem", certbot.fullchain())
+        .tls("archive/certbot.test/privkey1.pem", &certbot.key)
+        .tls("live/certbot.test/cert.pem", &certbot.cert)
+        .tls("live/certbot.test/chain.pem", &certbot.chain)
+        .tls("acme.test_ecc/fullchain.cer", acme.fullchain())
+        .tls("acme.test_ecc/acme.test.cer", &acme.cert)
+        .tls("acme.test_ecc/ca.cer", &acme.chain)
+        .tls("acme.test_ecc/acme.test.key", &acme.key)
+        .tls("acme.test_ecc/acme.test.conf", "Le_Domain='acme.test'\n")
+        .tls("one-file", format!("{}{}", whole.key, whole.fullchain()))
+        .start();
+    for name in ["certbot.test", "acme.test", "whole.test"] {
+        let client = carom.tls_client(name);
+        assert_eq!(shown(&client).1, 90, "{name}");
+        assert_eq!(client.session().peer_certificates().map(<[CertificateDer<'_>]>::len), Some(2), "{name}");
+    }
+    assert_eq!(carom.said(0).len(), 1, "{:?}", carom.said(0));
+}
+
+#[test]
+fn a_chain_that_lies_beside_its_certificate_is_sent_with_it() {
+    let made = leaf(&["a.test"]).make();
+    let carom = Carom::to(1).tls("cert", made.cert).tls("chain", made.chain).tls("key", made.key).start();
+    let client = carom.tls_client("a.test");
+    assert_eq!(client.session().peer_certificates().map(<[CertificateDer<'_>]>::len), Some(2));
+}
+
+#[test]
+fn a_change_takes_effect_for_the_next_handshake_and_says_so() {
+    let a = Origin::named("a");
+    let carom = Carom::to(a.port()).tls("a.pem", leaf(&["a.test"]).valid(-2, 40).make().whole()).start();
+    let mut before = carom.tls_client("a.test");
+    assert_eq!(shown(&before).1, 40);
+
+    let mark = carom.mark();
+    carom.save_cert("a.pem", leaf(&["a.test"]).valid(-1, 60).make().whole());
+    let said = carom.wait_certs(mark);
+    assert!(said.contains("~ a.test until ") && said.contains("certs/a.pem"), "{said}");
+    assert_eq!(days(&carom, "a.test"), 60);
+
+    let mark = carom.mark();
+    carom.save_cert("deep/er/b.pem", pem(&["*.b.test"]));
+    let said = carom.wait_certs(mark);
+    assert!(said.contains("certs changed: + *.b.test until "), "{said}");
+    assert_eq!(days(&carom, "x.b.test"), 90);
+
+    let mark = carom.mark();
+    std::fs::remove_file(carom.folder().join("certs/deep/er/b.pem")).unwrap();
+    assert!(carom.wait_certs(mark).contains("- *.b.test"));
+    assert!(refused(&carom, "x.b.test"));
+    assert_eq!(before.get("a.test", "/still").text(), "a GET /still");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_file_and_reason_and_the_last_good_one_stays() {
+    let other = leaf(&["a.test"]).make();
+    for (what, words) in [
+        (leaf(&["a.test"]).valid(-9, -1).make().whole(), "expired on"),
+        (leaf(&["a.test"]).valid(1, 9).make().whole(), "not valid before"),
+        (format!("{}{}", other.cert, leaf(&["b.test"]).make().key), "private key is in none"),
+        (other.whole()[..700].to_owned(), "cut off"),
+        (other.whole().replace("MII", "!!!"), "can't be decoded"),
+        (other.fullchain(), "private key is in none"),
+        (leaf(&[]).make().whole(), "names no host"),
+    ] {
+        let carom = Carom::to(1).tls("a.pem", leaf(&["a.test"]).valid(-2, 40).make().whole()).start();
+        let mark = carom.mark();
+        carom.save_cert("a.pem", &what);
+        let said = carom.stderr(mark, "what is wrong", |line| line.contains("certs/a.pem: "));
+        assert!(said.contains(words) && said.contains("stays in use"), "{words}: {said}");
+        assert_eq!(days(&carom, "a.test"), 40, "{words}");
+
+        let mark = carom.mark();
+        carom.save_cert("a.pem", leaf(&["a.test"]).make().whole());
+        carom.wait_certs(mark);
+        assert_eq!(days(&carom, "a.test"), 90, "{words}");
+    }
+}
+
+#[test]
+fn a_key_that_comes_before_its_certificate_changes_nothing_until_both_are_there() {
+    let old = leaf(&["a.test"]).valid(-2, 40).make();
+    let new = leaf(&["a.test"]).make();
+    let carom = Carom::to(1).tls("live/chain.pem", old.fullchain()).tls("live/key.pem", old.key).start();
+    let mark = carom.mark();
+    carom.save_cert("live/key.pem", &new.key);
+    carom.stderr(mark, "that the key is another's", |line| line.contains("stays in use"));
+    assert_eq!(days(&carom, "a.test"), 40);
+    let mark = carom.mark();
+    carom.save_cert("live/chain.pem", new.fullchain());
+    carom.wait_certs(mark);
+    assert_eq!(days(&carom, "a.test"), 90);
+}
+
+#[test]
+fn a_renewal_by_links_is_followed() {
+    let (old, new) = (leaf(&["a.test"]).valid(-2, 40).make(), leaf(&["a.test"]).make());
+    let carom = Carom::to(1).tls("readme", "").start();
+    let folder = carom.folder().to_owned();
+    let put = |number: u32, made: &tls::Made| {
+        std::fs::create_dir_all(folder.join("archive")).unwrap();
+        std::fs::create_dir_all(folder.join("certs/live")).unwrap();
+        for (name, text) in [("fullchain", made.fullchain()), ("privkey", made.key.clone())] {
+            let file = folder.join(format!("archive/{name}{number}.pem"));
+            std::fs::write(&file, text).unwrap();
+            let (link, new) = (folder.join(format!("certs/live/{name}.pem")), folder.join("link"));
+            symlink(&file, &new).unwrap();
+            std::fs::rename(&new, &link).unwrap();
+        }
+    };
+    let mark = carom.mark();
+    put(1, &old);
+    carom.wait_certs(mark);
+    assert_eq!(days(&carom, "a.test"), 40);
+    let mark = carom.mark();
+    put(2, &new);
+    carom.wait_certs(mark);
+    assert_eq!(days(&carom, "a.test"), 90);
+}
+
+#[test]
+fn what_expires_soon_is_said_at_the_start() {
+    let carom = Carom::to(1)
+        .tls("a.pem", leaf(&["a.test"]).valid(-80, 13).make().whole())
+        .tls("b.pem", leaf(&["b.test"]).valid(-80, 16).make().whole())
+        .tls("old.pem", leaf(&["c.test"]).valid(-80, 3).make().whole())
+        .tls("new.pem", leaf(&["c.test"]).make().whole())
+        .tls("gone.pem", leaf(&["d.test"]).valid(-80, -3).make().whole())
+        .start();
+    let said = carom.said(0).join("\n");
+    assert!(said.contains("certs/a.pem: a.test expires on ") && said.contains("in 12 days"), "{said}");
+    assert!(said.contains("certs/gone.pem: it expired on "), "{said}");
+    assert!(!said.contains("b.test") && !said.contains("c.test"), "{said}");
+}
+
+#[test]
+fn a_site_may_have_a_certificate_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = leaf(&["a.test", "b.test"]).valid(-5, 33).make();
+    std::fs::write(folder.path().join("own.pem"), made.fullchain()).unwrap();
+    std::fs::write(folder.path().join("own.key"), &made.key).unwrap();
+    let at = folder.path().display();
+    let routes =
+        format!("\"b.test\" = 1\n[\"a.test\"]\nto = 1\ntls = {{ cert = \"{at}/own.pem\", key = \"{at}/own.key\" }}\n");
+    let carom = Carom::serving(&routes).tls("all.pem", pem(&["a.test", "b.test"])).start();
+    assert_eq!((days(&carom, "a.test"), days(&carom, "b.test")), (33, 90));
+
+    let mark = carom.mark();
+    std::fs::write(folder.path().join("own.pem"), "nothing").unwrap();
+    carom.stderr(mark, "that it is none", |line| line.contains("own.pem: ") && line.contains("stays in use"));
+    assert_eq!(days(&carom, "a.test"), 33);
+
+    carom.reroute("\"b.test\" = 1\n\"a.test\" = 1\n");
+    assert_eq!(days(&carom, "a.test"), 90);
+    std::fs::write(folder.path().join("own.pem"), made.fullchain()).unwrap();
+    carom.reroute(&routes);
+    assert_eq!(days(&carom, "a.test"), 33);
+}
+
+#[test]
+fn the_default_is_for_names_without_one_and_for_no_name() {
+    let a = Origin::named("a");
+    let carom = Carom::serving(format!("\"*\" = {}", a.port()))
+        .config("default_cert = \"a.test\"")
+        .tls("a.pem", pem(&["a.test", "127.0.0.1"]))
+        .start();
+    let mut client = tls::connect(carom.tls_address(), "127.0.0.1");
+    assert_eq!(client.get("127.0.0.1", "/1").text(), "a GET /1");
+    // Its client would not take a certificate that is not for it, but it is shown one.
+    let error = tls::try_connect(carom.tls_address(), "b.test", tls::config(rustls::ALL_VERSIONS)).err().unwrap();
+    assert!(error.to_string().contains("not valid for name"), "{error}");
+}
+
+#[test]
+fn saving_again_and_again_fails_no_handshake() {
+    let a = Origin::named("a");
+    let carom = Carom::to(a.port()).workers(2).tls("a.pem", pem(&["a.test"])).start();
+    let until = SystemTime::now() + Duration::from_secs(3);
+    let (address, mut kept) = (carom.tls_address(), carom.tls_client("a.test"));
+    let clients: Vec<_> = (0..3)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let mut handshakes = 0;
+                while SystemTime::now() < until {
+                    let mut client = tls::connect(address, "a.test");
+                    assert_eq!(client.get("a.test", "/").status(), 200);
+                    handshakes += 1;
+                }
+                handshakes
+            })
+        })
+        .collect();
+    let pems: Vec<String> = (0..10).map(|_| pem(&["a.test"])).collect();
+    for pem in pems.iter().cycle().take(200) {
+        carom.save_cert("a.pem", pem);
+        std::thread::sleep(Duration::from_millis(12));
+    }
+    for client in clients {
+        assert!(client.join().unwrap() > 0);
+    }
+    assert_eq!(kept.get("a.test", "/").status(), 200);
+}
