@@ -189,6 +189,17 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Speaks HTTP/2 with the backend, as gRPC wants it: one connection carries many requests.
+    #[must_use]
+    pub fn http2(mut self) -> Self {
+        if let Ok(place) = &mut self.0 {
+            place.link.http2 = true;
+        }
+        self
+    }
+}
+
 impl From<u16> for Target {
     fn from(port: u16) -> Self {
         match port {

@@ -30,6 +30,7 @@
 //! | `conn/` | a client connection's life |
 //! | `upstream/` | the backend's side: connect, idle connections, one exchange |
 //! | [`http`] | HTTP/1 as we understand it: bytes in, verdicts out |
+//! | `http2/` | between the frames of HTTP/2 and the bytes of HTTP/1 |
 //! | [`table`] | where a host goes, and which certificate is whose: immutable snapshots |
 //! | [`config`] | what the operator wrote, and when it changes |
 //! | [`ops`] | what keeps it visible, off the data path |
@@ -41,8 +42,9 @@
 //!
 //! `table` and `http` do no IO and know no clock · `http` knows no tokio · `net` knows no HTTP · `conn` knows neither
 //! `config` nor `ops` · nothing but `main` knows `cli` · toml, notify and annotated errors stay in `config` · rustls stays
-//! in `conn::tls`, `net::stream`, `upstream::tls`, `table::{certs, secure}` and `config::{certs, link}` · hyper stays out of the HTTP/1 path: it serves the
-//! demo's backends only · h2 stays in `conn::http2` · `unsafe` is nowhere.
+//! in `conn::tls`, `net::stream`, `upstream::tls`, `table::{certs, secure}` and `config::{certs, link}` · hyper stays out
+//! of the HTTP/1 path: it serves the demo's backends only · h2 stays in `http2`, `conn::http2` and `upstream::http2` ·
+//! `unsafe` is nowhere.
 //!
 //! # Example
 //!
@@ -74,6 +76,7 @@ mod conn;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
+mod http2;
 mod net;
 pub mod ops;
 pub mod proxy;

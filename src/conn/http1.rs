@@ -378,6 +378,7 @@ impl Connection {
             let claim = backend.claim();
             notes.backend = Some(Arc::clone(&backend));
             let mut kept = self.kept(&backend, !exchange.head.is_idempotent);
+            let mut begun_again = false;
             loop {
                 notes.tries += 1;
                 let reused = kept.is_some();
@@ -394,6 +395,11 @@ impl Connection {
                 match self.exchange(exchange, &mut stream).await {
                     // It had ended before, or at that moment: nobody's fault, and a fresh one will tell.
                     Ended::Stale if reused && exchange.may_repeat() => exchange.rewind(),
+                    // The backend has said so; once, lest it says so for ever.
+                    Ended::Untouched if !begun_again && exchange.may_begin_again() => {
+                        begun_again = true;
+                        exchange.rewind();
+                    }
                     Ended::Switched => return Ok(Followed::Switched(stream, Some(claim))),
                     ended => {
                         if let Ended::Whole { keep_backend: true, .. } = ended {
@@ -445,7 +451,7 @@ impl Connection {
         Ok(Followed::By(match ended {
             Ended::Refused(refusal) => return Err(refusal),
             Ended::Stale => return Err(exchange.refusal_of_stale()),
-            Ended::Switched => return Err(Refusal::BackendClosed),
+            Ended::Untouched | Ended::Switched => return Err(Refusal::BackendClosed),
             Ended::Cut { why, reset } => {
                 notes.cut(why);
                 if reset {
@@ -468,6 +474,9 @@ impl Connection {
 
     /// A connection to this backend that waits for a request. With `surely` the kernel is asked whether it still stands.
     fn kept(&mut self, backend: &Backend, surely: bool) -> Option<Stream> {
+        if backend.link().http2 {
+            return self.worker.lines.take(backend);
+        }
         if backend.link().send_proxy.is_none() {
             return self.worker.idle.take(backend, surely);
         }
@@ -479,17 +488,24 @@ impl Connection {
     }
 
     fn keep(&mut self, backend: &Arc<Backend>, stream: Stream) {
-        if backend.link().send_proxy.is_none() {
+        if backend.link().http2 {
+            // The stream is over; the connection is kept by all who share it.
+        } else if backend.link().send_proxy.is_none() {
             self.worker.keep(backend, stream);
         } else if stream.is_quiet() || stream.settles() {
             self.own = Some(Box::new(Own { stream, id: backend.id(), since: Instant::now() }));
         }
     }
 
-    async fn connect(&self, backend: &Backend) -> Result<Stream, Refusal> {
+    async fn connect(&self, backend: &Arc<Backend>) -> Result<Stream, Refusal> {
         let ends = backend.link().send_proxy.map(|version| (version, self.arrival.ends(&self.stream)));
         // Boxed, since it is rare and large, and every request would hold room for it.
-        let connecting = Box::pin(connect::connect(backend, ends));
+        let connecting = Box::pin(async {
+            match backend.link().http2 {
+                false => connect::connect(backend, ends).await,
+                true => self.worker.lines.connect(backend, connect::connect(backend, ends)).await,
+            }
+        });
         match self.ticket.within(self.settings().timeouts.connect, connecting).await {
             Ok(connected) => connected,
             Err(Elapsed) => Err(Refusal::ConnectTimeout),

@@ -31,6 +31,7 @@ use crate::settings::Settings;
 use crate::table::backend::{Address, Backend};
 use crate::table::link::Link;
 use crate::upstream::exchange::Exchange;
+use crate::upstream::http2::Lines;
 use crate::upstream::idle::Idle;
 
 /// How long a worker that can't accept waits before it tries again.
@@ -108,6 +109,8 @@ pub(crate) enum Stage {
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) idle: Idle,
+    /// Connections to backends that speak HTTP/2.
+    pub(crate) lines: Lines,
     pub(crate) buffers: Buffers,
     sweep: Rc<Sweep>,
     #[expect(clippy::vec_box, reason = "they move between here and connections, and are large")]
@@ -133,6 +136,7 @@ impl Worker {
         let idle = Idle::new(shared.settings.limits.backend_idle, shared.settings.timeouts.backend_idle);
         Rc::new(Self {
             idle,
+            lines: Lines::new(Arc::clone(&shared.settings)),
             buffers: Buffers::default(),
             sweep: Sweep::new(),
             exchanges: RefCell::default(),
@@ -161,6 +165,7 @@ impl Worker {
         }
         self.sweep.drain();
         self.idle.clear();
+        self.lines.clear();
         tokio::select! {
             () = self.sweep.none() => {}
             _ = stage.wait_for(|stage| *stage == Stage::Over) => {}
@@ -255,12 +260,13 @@ impl Worker {
 
     async fn sweep_for_ever(self: Rc<Self>) {
         loop {
-            if self.idle.is_empty() {
+            if self.idle.is_empty() && self.lines.is_empty() {
                 self.sweep.any().await;
             }
             sleep(TICK).await;
             self.sweep.tick();
             self.idle.sweep(self.sweep.now());
+            self.lines.sweep();
             if let Some(log) = &self.log {
                 log.borrow_mut().flush();
             }

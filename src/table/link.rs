@@ -15,4 +15,6 @@ pub struct Link {
     pub tls: Option<Arc<Secure>>,
     /// It begins with a PROXY header that says who the client is, and so carries one client only. Default: none.
     pub send_proxy: Option<ProxyVersion>,
+    /// It speaks HTTP/2, and carries many requests at once. Default: no.
+    pub http2: bool,
 }

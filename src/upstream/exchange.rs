@@ -89,6 +89,18 @@ pub(crate) struct Counts {
     pub(crate) first_byte: Option<Instant>,
 }
 
+/// The error of a connection whose backend says that it has not begun with the request (RFC 9113 sections 6.8, 8.7).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotBegun;
+
+impl std::error::Error for NotBegun {}
+
+impl std::fmt::Display for NotBegun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the backend has not begun with the request")
+    }
+}
+
 /// The request's direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Up {
@@ -131,6 +143,8 @@ pub(crate) enum Ended {
     Switched,
     /// The backend's connection ended before a byte of a response.
     Stale,
+    /// So it did, and the backend says that it has not begun with the request.
+    Untouched,
     /// It failed, and the client has seen nothing of a final response.
     Refused(Refusal),
     /// It failed after that.

@@ -2,5 +2,6 @@
 
 pub(crate) mod connect;
 pub(crate) mod exchange;
+pub(crate) mod http2;
 pub(crate) mod idle;
 pub(crate) mod tls;

@@ -13,6 +13,7 @@
 //! | [`support::client`] | a client that does as it is told and reads strictly |
 //! | [`support::http2`] | a client of HTTP/2 that does as it should |
 //! | [`support::tls`] | certificates, and clients that speak TLS |
+//! | [`support::http2_origin`] | a backend that speaks HTTP/2 |
 //! | [`support::wire`] | HTTP/1 as both of them read it: an own reader that takes nothing odd |
 #![allow(
     clippy::unwrap_used,
@@ -65,6 +66,9 @@ mod stop;
 
 /// HTTP/2 in front: what each stream becomes, what is refused, limits and floods.
 mod http2;
+
+/// HTTP/2 behind: gRPC's four kinds of calls, one connection for many, and its end.
+mod http2_behind;
 
 /// One access line a request, and what it says.
 mod log;

@@ -4,12 +4,13 @@
 //! pseudo fields. Its types hold no line break, so what is written has the lines it is meant to have; that it means one
 //! thing only is judged by [`crate::http::head`], as with every client.
 
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Method, Uri};
 
 use crate::http::host::Host;
 use crate::http::refuse::Refusal;
+use crate::http2::fields::line;
 
 use super::websocket;
 
@@ -30,9 +31,9 @@ pub(super) enum Shape {
 pub(super) fn write(out: &mut Vec<u8>, parts: &Parts, ends: bool) -> Result<Shape, Refusal> {
     let mut shape = shape(parts, ends)?;
     let method = if let Shape::WebSocket(_) = shape { &Method::GET } else { &parts.method };
-    line(out, method.as_str().as_bytes(), &parts.uri)?;
+    request_line(out, method.as_str().as_bytes(), &parts.uri)?;
     if let Some(authority) = parts.uri.authority() {
-        field(out, b"host", authority.as_str().as_bytes());
+        line(out, b"host", authority.as_str().as_bytes());
     }
     let mut cookies = false;
     for (name, value) in &parts.headers {
@@ -49,13 +50,13 @@ pub(super) fn write(out: &mut Vec<u8>, parts: &Parts, ends: bool) -> Result<Shap
                 cookie(out, parts.headers.get_all(name).iter());
             }
             // A chunked body has no other length, and HTTP/2 has said what this one is.
-            _ => field(out, name.as_str().as_bytes(), value),
+            _ => line(out, name.as_str().as_bytes(), value),
         }
     }
     match &mut shape {
-        Shape::Chunked => field(out, b"transfer-encoding", b"chunked"),
+        Shape::Chunked => line(out, b"transfer-encoding", b"chunked"),
         Shape::Bare if may_have_a_body(&parts.method) && !parts.headers.contains_key(header::CONTENT_LENGTH) => {
-            field(out, b"content-length", b"0");
+            line(out, b"content-length", b"0");
         }
         Shape::WebSocket(accept) => *accept = websocket::ask(out),
         Shape::Bare | Shape::Sized => {}
@@ -87,7 +88,7 @@ fn shape(parts: &Parts, ends: bool) -> Result<Shape, Refusal> {
 
 /// The request line. A target that is not in origin form must not become absolute form on the way: that would name
 /// another host than the one that has been judged.
-fn line(out: &mut Vec<u8>, method: &[u8], uri: &Uri) -> Result<(), Refusal> {
+fn request_line(out: &mut Vec<u8>, method: &[u8], uri: &Uri) -> Result<(), Refusal> {
     let target = match uri.path_and_query() {
         Some(target) => target.as_str(),
         // Only CONNECT has none, and it is refused by its name.
@@ -101,13 +102,6 @@ fn line(out: &mut Vec<u8>, method: &[u8], uri: &Uri) -> Result<(), Refusal> {
     out.extend_from_slice(target.as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     Ok(())
-}
-
-fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }
 
 fn cookie<'a>(out: &mut Vec<u8>, crumbs: impl Iterator<Item = &'a HeaderValue>) {
@@ -136,21 +130,6 @@ fn same_host(uri: &Uri, host: &[u8]) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(Refusal::BadHost(":authority and Host differ")),
     }
-}
-
-/// The trailers of a chunked body, as lines behind its last chunk. Those that only a head may have are left out, as a
-/// reader of HTTP/1 would refuse them.
-pub(super) fn trailers(out: &mut Vec<u8>, fields: &http::HeaderMap) {
-    for (name, value) in fields {
-        if crate::http::body::may_trail(name.as_str().as_bytes()) {
-            field(out, name.as_str().as_bytes(), value.as_bytes().trim_ascii());
-        }
-    }
-}
-
-/// A response's fields, from the lines of HTTP/1: `None` for what HTTP/2 can't carry.
-pub(super) fn name_and_value(name: &[u8], value: bytes::Bytes) -> Option<(HeaderName, HeaderValue)> {
-    Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_maybe_shared(value).ok()?))
 }
 
 /// Without a body these have a length of 0, and servers of HTTP/1 like to be told (RFC 9110 section 8.6).

@@ -12,7 +12,7 @@ use crate::net::haul::{Broken, Haul};
 use crate::net::stream::{Stream, is_alert};
 use crate::settings::Limits;
 
-use super::{Down, Ended, Exchange, Up, Wait, grow_for_more};
+use super::{Down, Ended, Exchange, NotBegun, Up, Wait, grow_for_more};
 
 impl Exchange {
     /// Brings the response. Ready when the exchange is over.
@@ -48,6 +48,9 @@ impl Exchange {
                     }
                     match ready!(backend.poll_read(cx, &mut self.from_backend)) {
                         Ok(0) => return Poll::Ready(self.ended_early()),
+                        Err(error) if error.get_ref().is_some_and(|why| why.is::<NotBegun>()) => {
+                            return Poll::Ready(Ended::Untouched);
+                        }
                         Err(error) => {
                             self.alerted = is_alert(&error);
                             return Poll::Ready(self.ended_early());

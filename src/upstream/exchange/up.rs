@@ -68,6 +68,11 @@ impl Exchange {
         self.replayable && (self.head.is_idempotent || self.request_sent == 0)
     }
 
+    /// Whether it may be sent again to a backend that has not begun with it.
+    pub(crate) fn may_begin_again(&self) -> bool {
+        self.replayable
+    }
+
     /// Sends the request. Ready when all of it has been sent.
     pub(super) fn poll_up(
         &mut self,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
+use carom::settings::Settings;
 use carom::{Decide, Proxy};
 use tokio::sync::oneshot;
 
@@ -18,12 +19,17 @@ pub struct Inside {
 impl Inside {
     /// One that decides like this, on two workers.
     pub fn deciding(decide: impl Decide) -> Self {
+        Self::with(Settings::default(), decide)
+    }
+
+    pub fn with(settings: Settings, decide: impl Decide) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let (bound, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let proxy = Proxy::builder().listen("127.0.0.1:0").workers(2).decide(decide).bind().await.unwrap();
+                let builder = Proxy::builder().listen("127.0.0.1:0").workers(2).settings(settings);
+                let proxy = builder.decide(decide).bind().await.unwrap();
                 bound.send(proxy.addresses()[0]).unwrap();
                 let shutdown = async {
                     let _ = stopped.await;
@@ -32,6 +38,10 @@ impl Inside {
             });
         });
         Self { address: address.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     pub fn client(&self) -> Client {

@@ -3,6 +3,7 @@
 pub mod carom;
 pub mod client;
 pub mod http2;
+pub mod http2_origin;
 pub mod inside;
 pub mod origin;
 pub mod tls;
