@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::carom::Setup;
 use crate::support::http2::{Http2, get};
+use crate::support::tls::pem;
 use crate::support::{Carom, Gate, Origin, pattern, reply};
 
 use std::sync::Arc;
@@ -264,4 +265,125 @@ fn an_idle_connection_makes_room_for_another() {
     let mut second = Http2::connect(carom.address());
     assert_eq!(second.ask(get("http://nobody.test/")).status, 404);
     assert_eq!(first.end(), None);
+}
+
+#[test]
+fn over_tls_one_certificate_carries_all_its_hosts_and_no_other() {
+    let (beep, boop) = (Origin::named("beep"), Origin::named("boop"));
+    let routes = format!("\"beep.w.test\" = {}\n\"boop.w.test\" = {}\n\"a.test\" = 1\n", beep.port(), boop.port());
+    let carom = Carom::serving(routes).tls("w.pem", pem(&["*.w.test"])).tls("a.pem", pem(&["a.test"])).start();
+    let mut client = Http2::tls(carom.tls_address(), "beep.w.test");
+    assert_eq!(client.ask(get("https://beep.w.test/1")).text(), "beep GET /1");
+    assert_eq!(client.ask(get("https://boop.w.test/2")).text(), "boop GET /2");
+    assert_eq!(beep.request().field("x-forwarded-proto"), Some("https"));
+    let answer = client.ask(get("https://a.test/"));
+    assert_eq!((answer.status, answer.field("carom-error")), (421, "misdirected"));
+    assert_eq!(client.ask(get("https://beep.w.test/3")).text(), "beep GET /3");
+}
+
+#[test]
+fn a_websocket_is_an_upgrade_to_its_backend() {
+    let origin = Origin::new(|conn| {
+        let head = conn.head().unwrap();
+        assert_eq!(head.start, "GET /chat HTTP/1.1");
+        assert_eq!((head.field("upgrade"), head.field("connection")), (Some("websocket"), Some("upgrade")));
+        assert_eq!((head.field("sec-websocket-version"), head.field("origin")), (Some("13"), Some("https://a.test")));
+        let key = head.field("sec-websocket-key").unwrap();
+        let accept = accept(key);
+        conn.send(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: chat\r\n\r\nearly"
+        ));
+        conn.echo();
+    });
+    let (carom, mut client) = serving(&origin);
+    let request = websocket("websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-protocol", "chat")
+        .header("origin", "https://a.test");
+    let mut asked = client.begin(request, false);
+    let head = client.head(&mut asked).unwrap();
+    assert_eq!((head.status, head.field("sec-websocket-protocol")), (200, "chat"));
+    for gone in ["sec-websocket-accept", "upgrade", "connection"] {
+        assert!(!head.fields.contains_key(gone), "{gone}");
+    }
+    assert_eq!(client.data(&mut asked).unwrap().unwrap(), "early");
+    for word in ["one", "two"] {
+        asked.send.send_data(Bytes::from_static(word.as_bytes()), false).unwrap();
+        assert_eq!(client.data(&mut asked).unwrap().unwrap(), word);
+    }
+    // A half-close is passed on, in both directions.
+    asked.send.send_data(Bytes::new(), true).unwrap();
+    assert_eq!(client.data(&mut asked).unwrap(), None);
+    let entry = carom.logged_path("/chat");
+    assert_eq!((&entry["status"], &entry["method"], entry.get("reason")), (&101.into(), &"GET".into(), None));
+}
+
+#[test]
+fn a_backend_that_does_not_understand_a_websocket_is_a_bad_gateway() {
+    for answer in [
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+    ] {
+        let origin = Origin::replying_once(answer);
+        let (_carom, mut client) = serving(&origin);
+        let mut asked = client.begin(websocket("websocket"), false);
+        let got = client.answer(&mut asked).unwrap();
+        assert_eq!((got.status, got.field("carom-error")), (502, "backend-garbled"), "{answer}");
+    }
+}
+
+#[test]
+fn a_backend_may_refuse_a_websocket() {
+    let origin = Origin::replying(reply("403 Forbidden", &[], "no"));
+    let (_carom, mut client) = serving(&origin);
+    let mut asked = client.begin(websocket("websocket"), false);
+    let got = client.answer(&mut asked).unwrap();
+    assert_eq!((got.status, got.text().as_str()), (403, "no"));
+}
+
+#[test]
+fn other_protocols_inside_http2_are_not_served() {
+    let origin = Origin::named("a");
+    let (_carom, mut client) = serving(&origin);
+    for protocol in ["connect-udp", "WebSocket", "webtransport"] {
+        let mut asked = client.begin(websocket(protocol), false);
+        let got = client.answer(&mut asked).unwrap();
+        assert_eq!((got.status, got.field("carom-error")), (501, "unknown-protocol"), "{protocol}");
+    }
+    origin.assert_untouched();
+}
+
+#[test]
+fn a_tunnel_ends_when_its_client_is_gone() {
+    let origin = Origin::new(|conn| {
+        let head = conn.head().unwrap();
+        let accept = accept(head.field("sec-websocket-key").unwrap());
+        conn.send(format!(
+            "HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+        ));
+        conn.wait_end();
+    });
+    let (carom, mut client) = serving(&origin);
+    let mut asked = client.begin(websocket("websocket"), false);
+    assert_eq!(client.head(&mut asked).unwrap().status, 200);
+    asked.send.send_reset(Reason::CANCEL);
+    client.settle();
+    origin.wait_over(0);
+    assert_eq!(carom.logged_path("/chat")["reason"], "client-gone");
+}
+
+/// An extended CONNECT (RFC 8441 section 4).
+fn websocket(protocol: &'static str) -> http::request::Builder {
+    Request::builder().method("CONNECT").uri("https://a.test/chat").extension(h2::ext::Protocol::from_static(protocol))
+}
+
+/// What a server answers to a key (RFC 6455 section 4.2.2), by an implementation that is not ours.
+fn accept(key: &str) -> String {
+    let request = Request::get("/").header("sec-websocket-key", key).header("sec-websocket-version", "13");
+    let mut request = request.body(()).unwrap();
+    let (response, _) = fastwebsockets::upgrade::upgrade(&mut request).unwrap();
+    response.headers()["sec-websocket-accept"].to_str().unwrap().to_owned()
 }

@@ -99,6 +99,18 @@ fn a_unary_call_keeps_its_status_and_trailers() {
 }
 
 #[test]
+fn trailers_of_a_request_reach_the_backend() {
+    let origin = Http2Origin::new(async |mut call: Call| {
+        call.whole().await;
+        let sum = call.trailers().await.get("x-sum").map(|sum| sum.as_bytes().to_vec());
+        call.reply(sum.unwrap_or_default());
+    });
+    let proxy = before(&origin);
+    let chunked = request("PUT /z", "a.test", &["Transfer-Encoding: chunked"]) + "5\r\nhello\r\n0\r\nX-Sum: 7\r\n\r\n";
+    assert_eq!(proxy.client().ask(chunked).text(), "7");
+}
+
+#[test]
 fn an_answer_of_trailers_only_stays_one() {
     let origin = Http2Origin::new(async |mut call: Call| {
         let response = Response::builder().header("content-type", "application/grpc").header("grpc-status", "12");

@@ -2,11 +2,13 @@
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -65,11 +67,30 @@ impl Http2 {
 
     #[track_caller]
     pub fn with(address: SocketAddr, builder: &h2::client::Builder) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
-        let shaking = async {
+        Self::over(builder, async { TcpStream::connect(address).await.expect("connect") })
+    }
+
+    /// Over TLS, for a certificate of this name.
+    #[track_caller]
+    pub fn tls(address: SocketAddr, name: &'static str) -> Self {
+        Self::over(&h2::client::Builder::new(), async move {
+            let mut config = super::tls::config(rustls::ALL_VERSIONS);
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
             let stream = TcpStream::connect(address).await.expect("connect");
-            builder.handshake::<_, Bytes>(stream).await.expect("handshake")
-        };
+            let name = rustls::pki_types::ServerName::try_from(name).expect("name");
+            let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("TLS");
+            assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+            stream
+        })
+    }
+
+    #[track_caller]
+    fn over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        builder: &h2::client::Builder,
+        connecting: impl Future<Output = S>,
+    ) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+        let shaking = async { builder.handshake::<_, Bytes>(connecting.await).await.expect("handshake") };
         let (send, connection) = runtime.block_on(async { timeout(PATIENCE, shaking).await.expect("a handshake") });
         let ended = runtime.spawn(connection);
         Self { runtime, send, ended }
@@ -156,12 +177,17 @@ impl Http2 {
     #[track_caller]
     pub fn data(&self, asked: &mut Asked) -> Result<Option<Bytes>, h2::Error> {
         let body = asked.body.as_mut().expect("a body");
-        let Some(data) = self.wait("a piece of a body", poll_fn(|cx| body.poll_data(cx))) else {
-            return Ok(None);
-        };
-        let data = data?;
-        body.flow_control().release_capacity(data.len())?;
-        Ok(Some(data))
+        loop {
+            let Some(data) = self.wait("a piece of a body", poll_fn(|cx| body.poll_data(cx))) else {
+                return Ok(None);
+            };
+            let data = data?;
+            body.flow_control().release_capacity(data.len())?;
+            // The end may come in a frame of its own.
+            if !data.is_empty() {
+                return Ok(Some(data));
+            }
+        }
     }
 
     /// Waits for the end of the connection: `None` for a clean one.

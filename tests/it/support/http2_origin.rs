@@ -32,14 +32,11 @@ pub struct Seen {
     pub bodies: Vec<Vec<u8>>,
     /// Why requests were taken back.
     pub resets: Vec<Option<Reason>>,
-    /// What a script wanted to be known.
-    pub notes: Vec<String>,
 }
 
 /// One request, for its script.
 pub struct Call {
     pub index: usize,
-    pub request: Request<()>,
     pub body: RecvStream,
     pub respond: SendResponse<Bytes>,
     pub seen: Arc<Watched<Seen>>,
@@ -113,12 +110,11 @@ async fn listen<F: Future<Output = ()> + 'static>(
                     };
                     let Some(Ok((request, respond))) = accepted else { break };
                     let (parts, body) = request.into_parts();
-                    let request = Request::from_parts(parts.clone(), ());
                     let index = seen.change(|seen| {
                         seen.requests.push(Request::from_parts(parts, ()));
                         seen.requests.len() - 1
                     });
-                    spawn_local(script(Call { index, request, body, respond, seen: Arc::clone(&seen) }));
+                    spawn_local(script(Call { index, body, respond, seen: Arc::clone(&seen) }));
                 }
             }
             seen.change(|seen| seen.ended += 1);
@@ -163,10 +159,6 @@ impl Call {
     /// Answers in one go.
     pub fn reply(&mut self, body: impl Into<Bytes>) {
         self.head(Response::builder(), false).send_data(body.into(), true).expect("send");
-    }
-
-    pub fn note(&self, what: impl Into<String>) {
-        self.seen.change(|seen| seen.notes.push(what.into()));
     }
 
     /// Waits until the request is taken back, and notes how.
