@@ -195,6 +195,9 @@ impl Target {
     pub fn http2(mut self) -> Self {
         if let Ok(place) = &mut self.0 {
             place.link.http2 = true;
+            if let Some(tls) = &mut place.link.tls {
+                *tls = Arc::new(Secure::by_system_roots(tls.server_name(), true));
+            }
         }
         self
     }
@@ -233,15 +236,16 @@ impl From<&str> for Target {
         };
         match target::parse(address) {
             Ok(Written { address, scheme }) => {
+                let http2 = scheme == Scheme::H2c;
                 let tls = match scheme {
-                    Scheme::Http => None,
-                    Scheme::Https(name) => Some(Arc::new(Secure::by_system_roots(&name))),
+                    Scheme::Http | Scheme::H2c => None,
+                    Scheme::Https(name) => Some(Arc::new(Secure::by_system_roots(&name, false))),
                 };
-                Self(Ok(Place { address, link: Link { tls, ..Link::default() }, path }))
+                Self(Ok(Place { address, link: Link { tls, http2, ..Link::default() }, path }))
             }
             Err(bad) => {
                 tracing::error!(target = text, why = bad.what, "a decision names no target");
-                Self(Err("a target is a port, host:port, unix:/path or an http:// or https:// URL"))
+                Self(Err("a target is a port, host:port, unix:/path or an http://, https:// or h2c:// URL"))
             }
         }
     }
@@ -334,12 +338,13 @@ mod tests {
             ("http://127.0.0.1:8001?y", "127.0.0.1:8001", Some("/?y")),
             ("http://[::1]:8001/x", "[::1]:8001", Some("/x")),
             ("https://app.internal/x", "app.internal:443", Some("/x")),
+            ("h2c://app.internal:50051", "app.internal:50051", None),
             ("unix:/run/app.sock", "unix:/run/app.sock", None),
         ] {
             let got = Target::from(text).0.unwrap_or_else(|why| panic!("{text}: {why}"));
             assert_eq!((got.address.to_string().as_str(), got.path.as_deref()), (address, path), "{text}");
         }
-        for text in ["", ":8001", "host", "host:0", "host:99999", "h2c://a.test", "127.0.0.1:8001/x", "unix:x", "a b:1"]
+        for text in ["", ":8001", "host", "host:0", "host:99999", "h2d://a.test", "127.0.0.1:8001/x", "unix:x", "a b:1"]
         {
             assert!(Target::from(text).0.is_err(), "{text}");
         }

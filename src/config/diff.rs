@@ -261,6 +261,10 @@ fn traits(instance: &Instance) -> Vec<String> {
         Some(ProxyVersion::V1) => traits.push("send_proxy v1".to_owned()),
         Some(ProxyVersion::V2) => traits.push("send_proxy v2".to_owned()),
     }
+    let link = instance.backend.link();
+    if link.http2 && (link.tls.is_some() || matches!(instance.backend.address(), Address::Unix(_))) {
+        traits.push("http2".to_owned());
+    }
     if let Some(tls) = &instance.backend.link().tls {
         let own_name = match instance.backend.address() {
             Address::Port(_) => "localhost".to_owned(),

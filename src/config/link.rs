@@ -28,6 +28,7 @@ pub(super) struct Said<'a> {
     client_cert: Option<&'a Entry<'a>>,
     client_key: Option<&'a Entry<'a>>,
     insecure: Option<&'a Entry<'a>>,
+    http2: Option<&'a Entry<'a>>,
 }
 
 /// Makes links, and remembers the files that it has read for them.
@@ -49,6 +50,7 @@ impl<'a> Said<'a> {
             "client_cert" => &mut self.client_cert,
             "client_key" => &mut self.client_key,
             "insecure" => &mut self.insecure,
+            "http2" => &mut self.http2,
             _ => return false,
         };
         *place = Some(entry);
@@ -57,7 +59,7 @@ impl<'a> Said<'a> {
 
     /// Anything at all.
     pub(super) fn any(&self) -> Option<&'a Entry<'a>> {
-        self.send_proxy.or(self.about_tls())
+        self.send_proxy.or(self.http2).or(self.about_tls())
     }
 
     /// Anything that only matters over TLS.
@@ -75,6 +77,7 @@ impl<'a> Said<'a> {
             client_cert: self.client_cert.or(route.client_cert.filter(|_| !own_identity)),
             client_key: self.client_key.or(route.client_key.filter(|_| !own_identity)),
             insecure: self.insecure.or(route.insecure),
+            http2: self.http2.or(route.http2),
         }
     }
 }
@@ -102,14 +105,22 @@ impl<'p> Links<'p> {
         let before = problems.len();
         let said = own.or(route);
         let send_proxy = said.send_proxy.and_then(|entry| noted(send_proxy(entry), problems));
+        let http2 = match said.http2 {
+            None => *scheme == Scheme::H2c,
+            Some(entry) => noted(http2(entry, scheme), problems).unwrap_or(false),
+        };
+        if let (Some(entry), true) = (said.send_proxy, http2) {
+            let what = "`send_proxy` says who the one client of a connection is, and one of HTTP/2 carries many";
+            problems.push(Problem::at(&entry.key_span, what).help("X-Forwarded-For says it of each request"));
+        }
         let tls = match scheme {
-            Scheme::Http => {
+            Scheme::Http | Scheme::H2c => {
                 problems.extend(own.about_tls().map(only_over_tls));
                 None
             }
-            Scheme::Https(name) => self.secure(target, name, &said, problems).map(Arc::new),
+            Scheme::Https(name) => self.secure(target, name, &said, http2, problems).map(Arc::new),
         };
-        (problems.len() == before).then_some(Link { tls, send_proxy })
+        (problems.len() == before).then_some(Link { tls, send_proxy, http2 })
     }
 
     fn secure(
@@ -117,6 +128,7 @@ impl<'p> Links<'p> {
         target: &Node<'_>,
         name: &str,
         said: &Said<'_>,
+        http2: bool,
         problems: &mut Vec<Problem>,
     ) -> Option<Secure> {
         let insecure = match said.insecure {
@@ -144,7 +156,7 @@ impl<'p> Links<'p> {
                 return None;
             }
         };
-        let secure = Secure::new(Wanted { server_name: server_name.into(), roots, identity, insecure });
+        let secure = Secure::new(Wanted { server_name: server_name.into(), roots, identity, insecure, http2 });
         // Made ready here, so that what can't be done is said before a request needs it.
         if let Err(why) = tls::prepare(&secure) {
             let entry = match why {
@@ -239,5 +251,15 @@ fn server_name<'e>(entry: &'e Entry<'_>) -> Result<&'e str, Problem> {
         Ok(_) => Ok(text),
         Err(_) => Err(Problem::at(&entry.node.span, "neither a host's name nor an IP address")
             .help("the name that the backend's certificate is for, without a port: \"app.internal\"")),
+    }
+}
+
+/// Whether HTTP/2 is spoken.
+fn http2(entry: &Entry<'_>, scheme: &Scheme) -> Result<bool, Problem> {
+    match (entry.node.flag("true or false")?, scheme) {
+        (false, Scheme::H2c) => {
+            Err(Problem::at(&entry.node.span, "h2c:// is HTTP/2").help("http:// is for servers of HTTP/1"))
+        }
+        (http2, _) => Ok(http2),
     }
 }

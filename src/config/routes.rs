@@ -393,6 +393,7 @@ const ROUTE: Keys = Keys {
         "also",
         "balance",
         "send_proxy",
+        "http2",
         "ca",
         "server_name",
         "client_cert",
@@ -410,7 +411,18 @@ const ROUTE: Keys = Keys {
 /// What a target's table may say.
 const TARGET: Keys = Keys {
     of: "a target",
-    known: &["to", "weight", "backup", "send_proxy", "ca", "server_name", "client_cert", "client_key", "insecure"],
+    known: &[
+        "to",
+        "weight",
+        "backup",
+        "send_proxy",
+        "http2",
+        "ca",
+        "server_name",
+        "client_cert",
+        "client_key",
+        "insecure",
+    ],
     later: &["health", "max_connections"],
 };
 

@@ -122,12 +122,14 @@ impl Drop for Claim {
 impl fmt::Display for Backend {
     /// As its target is written in the routes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(_) = &self.link.tls else {
-            return write!(f, "{}", self.address);
+        let scheme = match (&self.link.tls, self.link.http2, &self.address) {
+            (None, false, address) | (None, true, address @ Address::Unix(_)) => return write!(f, "{address}"),
+            (Some(_), ..) => "https",
+            (None, true, _) => "h2c",
         };
         match &self.address {
-            Address::Port(port) => write!(f, "https://localhost:{port}"),
-            address => write!(f, "https://{address}"),
+            Address::Port(port) => write!(f, "{scheme}://localhost:{port}"),
+            address => write!(f, "{scheme}://{address}"),
         }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Wanted {
     pub(crate) identity: Option<Identity>,
     /// The backend's certificate is not looked at.
     pub(crate) insecure: bool,
+    /// HTTP/2 is to be spoken.
+    pub(crate) http2: bool,
 }
 
 /// Who may have signed a backend's certificate.
@@ -50,9 +52,9 @@ impl Secure {
     }
 
     /// A certificate for this name, signed by somebody whom the system trusts.
-    pub(crate) fn by_system_roots(server_name: &str) -> Self {
+    pub(crate) fn by_system_roots(server_name: &str, http2: bool) -> Self {
         let server_name = server_name.into();
-        Self::new(Wanted { server_name, roots: Roots::System, identity: None, insecure: false })
+        Self::new(Wanted { server_name, roots: Roots::System, identity: None, insecure: false, http2 })
     }
 
     /// The name or address that the backend's certificate has to be for.

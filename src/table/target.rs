@@ -29,6 +29,8 @@ pub(crate) struct Written {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
+    /// HTTP/2 from the first byte on (RFC 9113 section 3.3).
+    H2c,
     /// HTTP over TLS, with a server of this name.
     Https(Box<str>),
 }
@@ -48,7 +50,7 @@ pub(crate) fn port(number: Option<i64>) -> Result<Written, BadTarget> {
         .ok_or_else(|| bad("a port is a number from 1 to 65535", None))
 }
 
-/// Reads `host:port`, `http://host[:port]`, `https://host[:port]`, `unix:/path`, or a port in quotes.
+/// Reads `host:port`, `http://host[:port]`, `https://host[:port]`, `h2c://host[:port]`, `unix:/path`, or a port in quotes.
 pub(crate) fn parse(text: &str) -> Result<Written, BadTarget> {
     if let Some(path) = text.strip_prefix("unix:") {
         return unix(path).map(Written::from);
@@ -68,7 +70,7 @@ pub(crate) fn parse(text: &str) -> Result<Written, BadTarget> {
 fn url(scheme: &str, rest: &str) -> Result<Written, BadTarget> {
     let (place, path) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
     match scheme {
-        "http" | "https" if !matches!(path, "" | "/") => Err(bad(
+        "http" | "https" | "h2c" if !matches!(path, "" | "/") => Err(bad(
             format!("a target has no path: `{path}` would not be added to what the client asks for"),
             Some(format!("write \"{scheme}://{place}\"; requests keep their own path")),
         )),
@@ -77,9 +79,12 @@ fn url(scheme: &str, rest: &str) -> Result<Written, BadTarget> {
             let (name, address) = authority(place, Some(443))?;
             Ok(Written { address, scheme: Scheme::Https(name) })
         }
-        "h2c" => {
-            Err(bad(format!("not yet: {scheme}:// targets"), Some(format!("plain HTTP/1 works: \"http://{place}\""))))
-        }
+        "h2c" => Ok(Written { scheme: Scheme::H2c, ..authority(place, Some(80))?.1.into() }),
+        "grpc" => Err(bad("gRPC comes over h2c://", Some(format!("write \"h2c://{place}\"")))),
+        "grpcs" => Err(bad(
+            "gRPC over TLS comes over https://, with `http2`",
+            Some(format!("write {{ to = \"https://{place}\", http2 = true }}")),
+        )),
         "wss" => Err(bad(
             "a WebSocket comes over https://",
             Some(format!("write \"https://{place}\"; upgrades pass by themselves")),
@@ -230,6 +235,11 @@ mod tests {
             assert_eq!(target.address.to_string(), address, "{text}");
             assert_eq!(target.scheme, Scheme::Https(name.into()), "{text}");
         }
+        for (text, address) in [("h2c://app.internal:50051", "app.internal:50051"), ("h2c://localhost:50051/", "50051")]
+        {
+            let target = parse(text).unwrap();
+            assert_eq!((target.address.to_string().as_str(), target.scheme), (address, Scheme::H2c), "{text}");
+        }
     }
 
     #[test]
@@ -249,7 +259,9 @@ mod tests {
             ("http://u:p@app", "user name", "\"app\""),
             ("https://app/v1", "has no path", "\"https://app\""),
             ("wss://app", "WebSocket", "https://app"),
-            ("h2c://app:50051", "not yet: h2c://", ""),
+            ("h2c://app:50051/x", "has no path", "\"h2c://app:50051\""),
+            ("grpc://app:50051", "gRPC", "\"h2c://app:50051\""),
+            ("grpcs://app:50051", "gRPC", "http2 = true"),
             ("ws://app", "WebSocket", "http://app"),
             ("htp://app", "not a scheme", "`http://`"),
             ("unix:app.sock", "begins with /", "unix:/run/app.sock"),

@@ -137,7 +137,7 @@ impl Lines {
         let (send, mut connection) = self.builder().handshake(stream).await.map_err(|_| Refusal::BackendClosed)?;
         let line = Rc::new(Line {
             send: RefCell::new(send),
-            https: false,
+            https: backend.link().tls.is_some(),
             authority: authority(backend.address()).into(),
             settings: Arc::clone(&self.settings),
             open: Cell::new(0),

@@ -19,8 +19,11 @@ use crate::net::stream::Stream;
 use crate::table::backend::Backend;
 use crate::table::secure::{Roots, Secure, Wanted};
 
-/// What we speak over it, the best first.
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+/// What we speak over it.
+const HTTP1: &[u8] = b"http/1.1";
+
+/// The same, where HTTP/2 is wanted. HTTP/1 is then offered too: a server that takes it says what it lacks.
+const HTTP2: &[u8] = b"h2";
 
 /// Why no configuration can be made of what is wanted.
 #[derive(Clone, Debug)]
@@ -70,7 +73,10 @@ fn configure(wanted: &Wanted) -> Result<ClientConfig, Impossible> {
             .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
             .map_err(|error| Impossible::BadIdentity(error.to_string()))?,
     };
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+    config.alpn_protocols = match wanted.http2 {
+        true => vec![HTTP2.to_vec(), HTTP1.to_vec()],
+        false => vec![HTTP1.to_vec()],
+    };
     Ok(config)
 }
 
@@ -122,6 +128,10 @@ pub(crate) async fn handshake(stream: TcpStream, secure: &Arc<Secure>, backend: 
         }
     };
     match TlsConnector::from(config).connect(name, stream).await {
+        Ok(stream) if secure.wanted().http2 && stream.get_ref().1.alpn_protocol() != Some(HTTP2) => {
+            tell(backend, secure, &"it does not speak HTTP/2, which `http2 = true` asks for");
+            Err(Refusal::BackendTls("the site's server does not speak HTTP/2 over TLS"))
+        }
         Ok(stream) => Ok(Stream::Tls(Box::new(TlsStream::Client(stream)))),
         Err(error) => {
             let (short, long) = cause(&error);

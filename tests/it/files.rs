@@ -126,7 +126,7 @@ fn a_wrong_file_is_exit_code_1_with_place_and_advice() {
         ("\"http://a.test\" = 1\n", "routes.toml:1:1", &["a.test"]),
         ("\"a.test\" = \"ftp://b\"\n", "routes.toml:1:12", &["ftp"]),
         ("\"a.test\" = \"https://b.test/x\"\n", "routes.toml:1:12", &["no path"]),
-        ("\"a.test\" = \"h2c://b.test\"\n", "routes.toml:1:12", &["not yet"]),
+        ("\"a.test\" = \"grpc://b.test\"\n", "routes.toml:1:12", &["h2c://b.test"]),
         ("\"a.test\" = []\n", "routes.toml:1:12", &[]),
         ("\"a.test\" = \n", "routes.toml:1:", &[]),
         ("\"a.test\" = [\n8001,\n", "routes.toml:", &[]),

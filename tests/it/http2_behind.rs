@@ -12,7 +12,7 @@ use http::{Request, Response};
 use crate::support::http2::{Http2, get};
 use crate::support::http2_origin::{Call, Http2Origin, grpc_status};
 use crate::support::inside::Inside;
-use crate::support::{Gate, pattern, request, with_body};
+use crate::support::{Carom, Gate, pattern, request, tls, with_body};
 
 /// A proxy before this backend that takes HTTP/2 from plain clients too.
 fn before(origin: &Http2Origin) -> Inside {
@@ -300,4 +300,63 @@ fn a_backend_that_speaks_http_1_only_is_a_bad_gateway() {
         bounce.to(carom::bounce::Target::from(SocketAddr::from(([127, 0, 0, 1], port))).http2())
     });
     assert_eq!(proxy.client().get("a.test", "/").status(), 502);
+}
+
+#[test]
+fn a_target_of_h2c_is_spoken_to_in_http_2() {
+    let origin = Http2Origin::new(async |mut call: Call| call.reply("hello"));
+    let carom = Carom::serving(format!("\"a.test\" = \"h2c://localhost:{}\"\n", origin.port())).start();
+    assert_eq!(carom.client().get("a.test", "/").text(), "hello");
+    assert_eq!(carom.logged_path("/")["backend"], format!("h2c://localhost:{}", origin.port()));
+    // Saved anew, it is still the same backend, over the same connection.
+    let said = carom.reroute(&format!("\"*.test\" = {{ to = {}, http2 = true }}\n", origin.port()));
+    assert!(said.contains(&format!("+ *.test → h2c://localhost:{}", origin.port())), "{said}");
+    assert_eq!(carom.client().get("a.test", "/").text(), "hello");
+    assert_eq!(origin.look(|seen| seen.connections), 1);
+}
+
+#[test]
+fn http_2_over_tls_is_spoken_where_it_is_asked_for_and_agreed_on() {
+    let made = tls::leaf(&["localhost"]).make();
+    let answering = async |mut call: Call| call.reply("hello");
+    let able = Http2Origin::tls(&made, &[b"h2"], answering);
+    let unable = Http2Origin::tls(&made, &[b"http/1.1"], answering);
+    let routes = format!(
+        "\"a.test\" = {{ to = \"https://localhost:{}\", ca = \"ca.pem\", http2 = true }}\n\
+         \"b.test\" = {{ to = \"https://localhost:{}\", ca = \"ca.pem\", http2 = true }}\n",
+        able.port(),
+        unable.port()
+    );
+    let carom = Carom::serving(routes).file("ca.pem", &tls::root()).start();
+    let mut client = carom.client();
+    assert_eq!(client.get("a.test", "/").text(), "hello");
+    able.look(|seen| assert_eq!(seen.requests[0].uri(), "https://a.test/"));
+    let answer = client.get("b.test", "/");
+    assert_eq!((answer.status(), answer.error()), (502, Some("backend-tls")));
+    assert!(answer.text().contains("does not speak HTTP/2"), "{}", answer.text());
+}
+
+#[test]
+fn requests_that_come_while_it_is_connected_to_wait_for_that() {
+    let origin = Http2Origin::new(async |mut call: Call| call.reply("hello"));
+    let carom = Carom::serving(format!("\"a.test\" = \"h2c://localhost:{}\"\n", origin.port()))
+        .config("[http2]\nprior_knowledge = true")
+        .start();
+    let mut client = Http2::connect(carom.address());
+    let mut asked: Vec<_> = (0..20).map(|_| client.begin(get("http://a.test/"), true)).collect();
+    for asked in &mut asked {
+        assert_eq!(client.answer(asked).unwrap().text(), "hello");
+    }
+    assert_eq!(origin.look(|seen| seen.connections), 1);
+}
+
+#[test]
+fn a_connection_behind_that_nobody_uses_is_closed() {
+    let origin = Http2Origin::new(async |mut call: Call| call.reply("hello"));
+    let carom = Carom::serving(format!("\"a.test\" = \"h2c://localhost:{}\"\n", origin.port()))
+        .config("[timeouts]\nbackend_idle = \"200ms\"")
+        .start();
+    assert_eq!(carom.client().get("a.test", "/").text(), "hello");
+    origin.wait("the end of the connection", |seen| (seen.ended == 1).then_some(()));
+    assert_eq!(carom.client().get("a.test", "/").text(), "hello");
 }

@@ -12,6 +12,10 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tokio::task::{LocalSet, spawn_local};
 
+use carom::Duplex;
+use tokio_rustls::TlsAcceptor;
+
+use super::tls::Made;
 use super::{PATIENCE, Watched};
 
 /// A scripted backend.
@@ -51,6 +55,25 @@ impl Http2Origin {
         builder: Builder,
         script: impl Fn(Call) -> F + Send + 'static,
     ) -> Self {
+        Self::over(builder, None, script)
+    }
+
+    /// Over TLS, with this certificate, speaking these protocols.
+    pub fn tls<F: Future<Output = ()> + 'static>(
+        certificate: &Made,
+        protocols: &[&[u8]],
+        script: impl Fn(Call) -> F + Send + 'static,
+    ) -> Self {
+        let mut config = (*super::tls::server(certificate, false)).clone();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Self::over(Builder::new(), Some(TlsAcceptor::from(Arc::new(config))), script)
+    }
+
+    fn over<F: Future<Output = ()> + 'static>(
+        builder: Builder,
+        tls: Option<TlsAcceptor>,
+        script: impl Fn(Call) -> F + Send + 'static,
+    ) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
         listener.set_nonblocking(true).expect("nonblocking");
         let address = listener.local_addr().expect("address");
@@ -60,7 +83,7 @@ impl Http2Origin {
         // It ends with the tests: what it holds is little.
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
-            LocalSet::new().block_on(&runtime, listen(listener, builder, Arc::new(script), all, leave));
+            LocalSet::new().block_on(&runtime, listen(listener, builder, tls, Arc::new(script), all, leave));
         });
         Self { address, seen, goodbye }
     }
@@ -87,6 +110,7 @@ impl Http2Origin {
 async fn listen<F: Future<Output = ()> + 'static>(
     listener: std::net::TcpListener,
     builder: Builder,
+    tls: Option<TlsAcceptor>,
     script: Arc<impl Fn(Call) -> F + 'static>,
     seen: Arc<Watched<Seen>>,
     goodbye: broadcast::Sender<()>,
@@ -95,8 +119,15 @@ async fn listen<F: Future<Output = ()> + 'static>(
     while let Ok((stream, _)) = listener.accept().await {
         seen.change(|seen| seen.connections += 1);
         let (builder, script, seen) = (builder.clone(), Arc::clone(&script), Arc::clone(&seen));
-        let mut leave = goodbye.subscribe();
+        let (mut leave, tls) = (goodbye.subscribe(), tls.clone());
         spawn_local(async move {
+            let stream: Box<dyn Duplex> = match tls {
+                None => Box::new(stream),
+                Some(tls) => match tls.accept(stream).await {
+                    Ok(stream) => Box::new(stream),
+                    Err(_) => return,
+                },
+            };
             if let Ok(mut connection) = builder.handshake::<_, Bytes>(stream).await {
                 let mut left = false;
                 loop {
