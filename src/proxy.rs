@@ -147,7 +147,7 @@ impl Builder {
             workers => workers,
         };
         let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut addresses = Vec::new();
+        let (mut addresses, mut tls_ports) = (Vec::new(), Vec::new());
         for Listen { address, speaks } in self.addresses {
             let impossible =
                 |address, why: String| BindError { address, source: io::Error::new(io::ErrorKind::InvalidInput, why) };
@@ -160,7 +160,11 @@ impl Builder {
             }
             let sockets = listen::bind(address, workers).map_err(|source| BindError { address, source })?;
             let bound = sockets.first().map_or(Ok(address), std::net::TcpListener::local_addr);
-            addresses.push(bound.map_err(|source| BindError { address, source })?);
+            let bound = bound.map_err(|source| BindError { address, source })?;
+            addresses.push(bound);
+            if speaks.tls {
+                tls_ports.push(bound.port());
+            }
             for (worker, socket) in listeners.iter_mut().zip(sockets) {
                 worker.push(Listening { socket, speaks });
             }
@@ -169,7 +173,8 @@ impl Builder {
             0 => room_for_connections(workers),
             most => most,
         };
-        let tls = self.certify.map(Tls::new).transpose().map_err(|source| BindError {
+        let certify = self.certify.filter(|_| !tls_ports.is_empty());
+        let tls = certify.map(|certify| Tls::new(certify, &tls_ports)).transpose().map_err(|source| BindError {
             address: addresses.first().copied().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0))),
             source,
         })?;

@@ -1,6 +1,7 @@
 //! What a route says about TLS: `https`, `hsts` and `tls`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::table::https::{OwnFiles, Plain};
 
@@ -21,7 +22,7 @@ pub(super) fn plain(node: &Node<'_>) -> Result<Plain, Problem> {
 }
 
 /// Reads how long browsers are to remember that the site is served over TLS, as its field says it.
-pub(super) fn hsts(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Box<str>> {
+pub(super) fn hsts(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Arc<str>> {
     let Value::Table(entries) = &node.value else {
         return noted(days(node), problems).map(|seconds| format!("max-age={seconds}").into());
     };

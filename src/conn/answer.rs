@@ -7,7 +7,7 @@ use crate::table::{Answer, Redirect};
 
 /// How an answer goes out.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct Manner<'a> {
     /// The connection ends after it.
     pub(super) close: bool,
     /// The client is HTTP/1.0 and has to be told that the connection goes on.
@@ -18,14 +18,20 @@ pub(super) struct Manner {
     pub(super) html: bool,
     /// Say the reason in a field.
     pub(super) error_field: bool,
+    /// What the site says to browsers of coming over TLS.
+    pub(super) hsts: Option<&'a str>,
 }
 
-/// A refusal, as a line of text or a small page.
-pub(super) fn refusal(out: &mut Vec<u8>, refusal: Refusal, manner: Manner) {
+/// A refusal, as a line of text or a small page. `instead` is an address that would do.
+pub(super) fn refusal(out: &mut Vec<u8>, refusal: Refusal, instead: Option<&str>, manner: Manner<'_>) {
     let row = refusal.row();
+    let text = match instead {
+        Some(address) => format!("{}: {address}", row.text),
+        None => row.text.to_owned(),
+    };
     let body = match manner.html {
-        true => page(row.status, row.phrase, row.text, row.code),
-        false => format!("{} {}: {} ({})\n", row.status, row.phrase, row.text, row.code),
+        true => page(row.status, row.phrase, &text, row.code),
+        false => format!("{} {}: {text} ({})\n", row.status, row.phrase, row.code),
     };
     let kind = if manner.html { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
     begin(out, row.status, row.phrase, manner);
@@ -41,7 +47,7 @@ pub(super) fn refusal(out: &mut Vec<u8>, refusal: Refusal, manner: Manner) {
 }
 
 /// A redirect of the request's target.
-pub(super) fn redirect(out: &mut Vec<u8>, redirect: &Redirect, target: &[u8], manner: Manner) {
+pub(super) fn redirect(out: &mut Vec<u8>, redirect: &Redirect, target: &[u8], manner: Manner<'_>) {
     begin(out, redirect.status, phrase(redirect.status), manner);
     out.extend_from_slice(b"Location: ");
     out.extend_from_slice(&redirect.location(target));
@@ -50,7 +56,7 @@ pub(super) fn redirect(out: &mut Vec<u8>, redirect: &Redirect, target: &[u8], ma
 }
 
 /// A fixed answer.
-pub(super) fn fixed(out: &mut Vec<u8>, answer: &Answer, manner: Manner) {
+pub(super) fn fixed(out: &mut Vec<u8>, answer: &Answer, manner: Manner<'_>) {
     begin(out, answer.status, phrase(answer.status), manner);
     match answer.status {
         // RFC 9110 sections 8.6 and 15: these have no body, and no length of one.
@@ -59,7 +65,7 @@ pub(super) fn fixed(out: &mut Vec<u8>, answer: &Answer, manner: Manner) {
     }
 }
 
-fn begin(out: &mut Vec<u8>, status: u16, phrase: &str, manner: Manner) {
+fn begin(out: &mut Vec<u8>, status: u16, phrase: &str, manner: Manner<'_>) {
     // Writing into a Vec can't fail.
     let _ = write!(out, "HTTP/1.1 {status} {phrase}\r\n");
     if manner.close {
@@ -68,9 +74,12 @@ fn begin(out: &mut Vec<u8>, status: u16, phrase: &str, manner: Manner) {
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
     let _ = write!(out, "Date: {}\r\n", httpdate::fmt_http_date(std::time::SystemTime::now()));
+    if let Some(value) = manner.hsts {
+        let _ = write!(out, "Strict-Transport-Security: {value}\r\n");
+    }
 }
 
-fn finish(out: &mut Vec<u8>, content_type: &str, body: &[u8], manner: Manner) {
+fn finish(out: &mut Vec<u8>, content_type: &str, body: &[u8], manner: Manner<'_>) {
     if !body.is_empty() {
         let _ = write!(out, "Content-Type: {content_type}\r\n");
     }

@@ -60,12 +60,13 @@ impl Arrival {
         Self { over, ..self }
     }
 
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self.over, Over::Tls(_))
+    }
+
     /// `http` or `https`.
     pub(super) fn scheme(&self) -> &'static str {
-        match self.over {
-            Over::Tls(_) => "https",
-            Over::Plain | Over::Mistaken => "http",
-        }
+        if self.is_tls() { "https" } else { "http" }
     }
 
     /// Why a request for this host may not come this way, if it may not.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::bounce::{Bounce, Decision, Destination};
 use crate::conn::answer::{self, Manner};
 use crate::conn::arrival::Arrival;
-use crate::conn::tunnel;
 use crate::conn::worker::Worker;
+use crate::conn::{plain, tls, tunnel};
 use crate::http::head::{Head, LONGEST_REST_OF_LINE, Parsed};
 use crate::http::refuse::{Cut, Fault, Refusal};
 use crate::http::rewrite::{Changes, Origin};
@@ -350,6 +350,9 @@ impl Connection {
             }
             Destination::Route(route) => {
                 notes.route = Some(Arc::clone(&route));
+                if let Some(redirect) = self.insist_on_tls(exchange, &route)? {
+                    return Ok(Followed::By(self.redirect(exchange, &redirect).await));
+                }
                 match &route.action {
                     Action::Forward(site) => {
                         return self.forward(exchange, Choice::Site(site, Tried::default()), changes, notes).await;
@@ -362,6 +365,21 @@ impl Connection {
             Destination::Answer(fixed) => self.respond(exchange, &fixed).await,
         };
         Ok(Followed::By(next))
+    }
+
+    /// What the route says about TLS: where a client is sent that came without, and what one is told that came with it.
+    fn insist_on_tls(&self, exchange: &mut Exchange, route: &Route) -> Result<Option<Redirect>, Refusal> {
+        if self.arrival.is_tls() {
+            exchange.hsts.clone_from(&route.https.hsts);
+            return Ok(None);
+        }
+        let tls = self.worker.shared.tls.as_ref();
+        if tls.is_none() && route.https.plain.is_none() {
+            return Ok(None);
+        }
+        let head = Head::new(exchange.from_client.data(), &exchange.head);
+        let trusted = self.settings().forwarding.trusts(self.arrival.client.ip());
+        plain::instead(&route.https, &head, trusted, tls)
     }
 
     /// Forwards a request to a backend, to the next one where connecting fails.
@@ -524,7 +542,7 @@ impl Connection {
 
     async fn redirect(&mut self, exchange: &mut Exchange, redirect: &Redirect) -> Next {
         let target = exchange.head.target(exchange.from_client.data()).to_vec();
-        let write = |out: &mut _, manner| answer::redirect(out, redirect, &target, manner);
+        let write = |out: &mut _, manner: Manner<'_>| answer::redirect(out, redirect, &target, manner);
         self.answer(exchange, redirect.status, write).await
     }
 
@@ -542,11 +560,28 @@ impl Connection {
             // backend breaks the framing gets the same end whether or not the broken part came with the head.
             exchange.head.keep_alive = false;
         }
-        self.answer(exchange, row.status, |out, manner| answer::refusal(out, refusal, manner)).await
+        let instead = self.instead(exchange, refusal);
+        let write = |out: &mut _, manner: Manner<'_>| answer::refusal(out, refusal, instead.as_deref(), manner);
+        self.answer(exchange, row.status, write).await
+    }
+
+    /// The address that a client should have used, where it is known.
+    fn instead(&self, exchange: &Exchange, refusal: Refusal) -> Option<String> {
+        if refusal != Refusal::PlainHttp || exchange.head.length == 0 {
+            return None;
+        }
+        let port = self.stream.local_address().map(|address| address.port()).filter(|&port| port != tls::HTTPS);
+        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+        exchange.head.host().map(|host| format!("https://{host}{port}/"))
     }
 
     /// Sends an answer of our own, and reads what is left of the request.
-    async fn answer(&mut self, exchange: &mut Exchange, status: u16, write: impl FnOnce(&mut Vec<u8>, Manner)) -> Next {
+    async fn answer(
+        &mut self,
+        exchange: &mut Exchange,
+        status: u16,
+        write: impl FnOnce(&mut Vec<u8>, Manner<'_>),
+    ) -> Next {
         let nothing_follows = self.ended && exchange.is_last();
         let keep = exchange.head.keep_alive
             && !nothing_follows
@@ -555,7 +590,9 @@ impl Connection {
         let head = &exchange.head;
         // What is left of the last head says nothing of one that could not be read.
         let known = head.length > 0;
+        let hsts = exchange.hsts.take();
         let manner = Manner {
+            hsts: hsts.as_deref(),
             close: !keep,
             http10: known && head.minor == 0,
             to_head: known && head.is_head,

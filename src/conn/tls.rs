@@ -22,6 +22,7 @@ use crate::certify::Certify;
 use crate::conn::arrival::{Arrival, Over, Shown};
 use crate::conn::http1::LAST_CALL;
 use crate::conn::worker::Worker;
+use crate::http::host::Host;
 use crate::net::buffer::Buffer;
 use crate::net::deadline::{Elapsed, Ticket};
 use crate::net::stream::Stream;
@@ -32,6 +33,8 @@ pub(crate) struct Tls {
     certify: Arc<dyn Certify>,
     /// Everything but the certificate. The keys of resumption tickets are in it: they live as long as the process.
     config: ServerConfig,
+    /// Where clients reach it, if that is not 443.
+    port: Option<u16>,
 }
 
 /// Which HTTP a client speaks over its connection.
@@ -59,6 +62,9 @@ enum First {
     Nothing,
 }
 
+/// The port of `https://` where none is said (RFC 9110 section 4.2.2).
+pub(super) const HTTPS: u16 = 443;
+
 /// What a client says that wants HTTP/2 (RFC 9113 section 3.2).
 const HTTP2: &[u8] = b"h2";
 
@@ -72,7 +78,7 @@ const LARGEST_HELLO: usize = 64 * 1024;
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 impl Tls {
-    pub(crate) fn new(certify: Arc<dyn Certify>) -> io::Result<Self> {
+    pub(crate) fn new(certify: Arc<dyn Certify>, ports: &[u16]) -> io::Result<Self> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
@@ -83,7 +89,18 @@ impl Tls {
         // Sessions are resumed by tickets alone: what is remembered is remembered by clients.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = aws_lc_rs::Ticketer::new().map_err(io::Error::other)?;
-        Ok(Self { certify, config })
+        let port = if ports.contains(&HTTPS) { None } else { ports.first().copied() };
+        Ok(Self { certify, config, port })
+    }
+
+    /// The port of addresses that begin with `https://`, where it has to be said.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// Whether a client that asks for this host is shown a certificate that is for it.
+    pub(super) fn has_certificate_for(&self, host: &Host) -> bool {
+        self.certify.certificate(Some(host.name())).is_some_and(|certificate| certificate.covers(host.name()))
     }
 
     fn config(&self, certificate: &Certificate) -> Arc<ServerConfig> {

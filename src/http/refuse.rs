@@ -27,6 +27,8 @@ pub enum Refusal {
     BadHost(&'static str),
     /// It came as plain HTTP to a port that speaks TLS.
     PlainHttp,
+    /// It came as plain HTTP, and its site is served over TLS only.
+    HttpsOnly,
     /// No line of the routes covers the host, or the path under it.
     NoRoute,
     /// The head was not whole in time.
@@ -94,6 +96,7 @@ impl Refusal {
             Self::MalformedBody(why)   => (400, "Bad Request", "malformed-body", Client, why),
             Self::BadHost(why)         => (400, "Bad Request", "bad-host", Client, why),
             Self::PlainHttp            => (400, "Bad Request", "plain-http", Client, "this port speaks TLS: its addresses begin with https://"),
+            Self::HttpsOnly            => (403, "Forbidden", "https-only", Client, "this site is served over https:// only"),
             Self::NoRoute              => (404, "Not Found", "no-route", Operator, "no site is configured for this address"),
             Self::HeadTimeout          => (408, "Request Timeout", "head-timeout", Client, "the request head did not arrive in time"),
             Self::BodyTimeout          => (408, "Request Timeout", "body-timeout", Client, "the request body did not arrive in time"),
@@ -167,6 +170,7 @@ mod tests {
             MalformedBody("x"),
             BadHost("x"),
             PlainHttp,
+            HttpsOnly,
             NoRoute,
             HeadTimeout,
             BodyTimeout,

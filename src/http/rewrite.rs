@@ -316,6 +316,7 @@ pub(crate) fn response(
     head: &ResponseHead,
     persistence: Persistence,
     dechunk: bool,
+    hsts: Option<&str>,
 ) -> bool {
     let upgrades = persistence == Persistence::Upgrade;
     // RFC 9110 section 8.6 and RFC 9112 section 6.1: not in these, and some readers would believe them.
@@ -325,6 +326,7 @@ pub(crate) fn response(
         Kind::Upgrade => upgrades || head.status == 426,
         Kind::ContentLength => !bodiless,
         Kind::TransferEncoding => !bodiless && !dechunk,
+        _ if hsts.is_some() && kept.name(bytes).eq_ignore_ascii_case(HSTS) => false,
         _ => !kept.nominated,
     };
     // What `keep` comes to when the connection silently goes on, without a look at each field.
@@ -332,7 +334,7 @@ pub(crate) fn response(
     let drops = kinds.any_of(&[Kind::Connection, Kind::KeepAlive, Kind::ProxyConnection, Kind::Upgrade])
         || bodiless && kinds.any_of(&[Kind::ContentLength])
         || (bodiless || dechunk) && kinds.any_of(&[Kind::TransferEncoding]);
-    if persistence == Persistence::Silent && head.minor == 1 && head.status != 426 && !drops {
+    if persistence == Persistence::Silent && head.minor == 1 && head.status != 426 && !drops && hsts.is_none() {
         return false;
     }
     out.extend_from_slice(b"HTTP/1.1");
@@ -348,9 +350,15 @@ pub(crate) fn response(
         Persistence::Upgrade => b"Connection: upgrade\r\n",
     };
     out.extend_from_slice(connection);
+    if let Some(value) = hsts {
+        field(out, HSTS, value.as_bytes());
+    }
     out.extend_from_slice(b"\r\n");
     true
 }
+
+/// The field by which a site asks browsers to come over TLS from now on (RFC 6797).
+pub(crate) const HSTS: &[u8] = b"Strict-Transport-Security";
 
 /// Whether the client needs the body without its chunks: HTTP/1.0 knows none (RFC 9112 section 6.1).
 pub(crate) fn must_dechunk(framing: Framing, client_minor: u8) -> bool {
@@ -475,7 +483,8 @@ mod tests {
         let mut parsed = ResponseHead::default();
         assert_eq!(parsed.parse(head.as_bytes(), false, &Limits::default()), Ok(Parsed::Whole), "{head}");
         let mut out = Vec::new();
-        response(&mut out, head.as_bytes(), &parsed, persistence, dechunk).then(|| String::from_utf8(out).unwrap())
+        response(&mut out, head.as_bytes(), &parsed, persistence, dechunk, None)
+            .then(|| String::from_utf8(out).unwrap())
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How a site's requests may come: over TLS with which certificate, and what becomes of plain ones.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a route says about TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,7 +10,7 @@ pub struct Https {
     /// certificate and an address speaks TLS, and served before that.
     pub plain: Option<Plain>,
     /// The value of `Strict-Transport-Security` (RFC 6797) in responses over TLS.
-    pub hsts: Option<Box<str>>,
+    pub hsts: Option<Arc<str>>,
     /// The files of a certificate of its own.
     pub own: Option<OwnFiles>,
 }

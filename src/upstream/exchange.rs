@@ -12,6 +12,7 @@ mod up;
 
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -48,6 +49,8 @@ pub(crate) struct Exchange {
 
     /// The request asks for a WebSocket for a client that does not see the handshake: what the backend has to answer.
     pub(crate) accept: Option<Vec<u8>>,
+    /// What the site says to browsers of coming over TLS.
+    pub(crate) hsts: Option<Arc<str>>,
     response: ResponseHead,
     from_backend: Buffer,
     response_body: Body,
@@ -168,6 +171,7 @@ impl Exchange {
             replayable: true,
             up: Up::Sending,
             accept: None,
+            hsts: None,
             response: ResponseHead::default(),
             from_backend: Buffer::new(),
             response_body: Body::Done,
@@ -197,6 +201,7 @@ impl Exchange {
         self.is_answered = false;
         self.body = Body::Done;
         self.accept = None;
+        self.hsts = None;
         self.body_taken = 0;
         self.continued = false;
         self.head.length = 0;

@@ -3,7 +3,7 @@
 use rustls::version::{TLS12, TLS13};
 
 use crate::support::tls::{self, leaf, pem};
-use crate::support::{Carom, Origin};
+use crate::support::{Carom, Client, End, Origin, pattern, reply, request, with_body};
 
 #[test]
 fn requests_over_tls_reach_the_backend_and_say_so() {
@@ -60,4 +60,243 @@ fn the_key_exchange_is_safe_from_quantum_computers() {
     let client = carom.tls_client("a.test");
     let group = client.session().negotiated_key_exchange_group().unwrap().name();
     assert_eq!(group, rustls::NamedGroup::X25519MLKEM768);
+}
+
+#[test]
+fn plain_http_is_redirected_once_there_is_a_certificate() {
+    let a = Origin::named("a");
+    let routes = format!(
+        "\"a.test\" = {0}\n\"b.test\" = {0}\n\"*.w.test\" = {0}\n\"127.0.0.1\" = {0}\n\"[::1]\" = {0}\n",
+        a.port()
+    );
+    let carom = Carom::serving(routes).tls("a.pem", pem(&["a.test", "*.w.test", "127.0.0.1", "::1"])).start();
+    let port = carom.tls_address().port();
+    let mut client = carom.client();
+    for (host, to) in [
+        ("a.test", "a.test"),
+        ("A.Test:8080", "a.test"),
+        ("x.w.test", "x.w.test"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("[::1]:80", "[::1]"),
+    ] {
+        let answer = client.ask(request("POST /x?y=/z", host, &["Content-Length: 0"]));
+        assert_eq!(answer.status(), 308, "{host}");
+        assert_eq!(answer.field("location"), Some(&*format!("https://{to}:{port}/x?y=/z")), "{host}");
+    }
+    for (host, path) in [("b.test", "/1"), ("y.x.w.test", "/2"), ("a.test", "/.well-known/acme-challenge/token")] {
+        assert_eq!(client.get(host, path).text(), format!("a GET {path}"), "{host}");
+    }
+    assert_eq!(client.get("a.test", "/.well-known/acme").status(), 308);
+    let mark = carom.mark();
+    carom.save_cert("b.pem", pem(&["b.test"]));
+    carom.wait_certs(mark);
+    assert_eq!(client.get("b.test", "/3").status(), 308);
+}
+
+#[test]
+fn a_site_says_what_becomes_of_plain_http() {
+    let a = Origin::named("a");
+    let line = |host: &str, said: &str| format!("\"{host}\" = {{ to = {}, {said} }}\n", a.port());
+    let routes = line("allow.test", "https = \"allow\"")
+        + &line("only.test", "https = \"only\"")
+        + &line("redirect.test", "https = \"redirect\"");
+    let carom = Carom::serving(&routes).tls("a.pem", pem(&["allow.test", "only.test"])).start();
+    let port = carom.tls_address().port();
+    let mut client = carom.client();
+    assert_eq!(client.get("allow.test", "/1").text(), "a GET /1");
+    let refused = client.get("only.test", "/2");
+    assert_eq!((refused.status(), refused.error()), (403, Some("https-only")));
+    assert_eq!(client.get("only.test", "/.well-known/acme-challenge/x").status(), 200);
+    let location = client.get("redirect.test", "/3").field("location").map(str::to_owned);
+    assert_eq!(location, Some(format!("https://redirect.test:{port}/3")));
+    assert_eq!(carom.tls_client("only.test").get("only.test", "/4").text(), "a GET /4");
+
+    // Behind somebody else's TLS, whose word is taken only if it is trusted.
+    let plain = Carom::serving(&routes).config("[forwarded]\ntrust = [\"127.0.0.1\"]").start();
+    let mut client = plain.client();
+    assert_eq!(client.get("redirect.test", "/5").field("location"), Some("https://redirect.test/5"));
+    for said in ["X-Forwarded-Proto: https", "Forwarded: for=192.0.2.1;proto=https"] {
+        assert_eq!(client.ask(request("GET /6", "redirect.test", &[said])).text(), "a GET /6", "{said}");
+    }
+    let stranger = Carom::serving(&routes).start();
+    let answer = stranger.client().ask(request("GET /7", "redirect.test", &["X-Forwarded-Proto: https"]));
+    assert_eq!(answer.status(), 308);
+}
+
+#[test]
+fn hsts_is_said_over_tls_only_and_in_place_of_the_backends() {
+    let a = Origin::replying(reply("200 OK", &["strict-transport-security: max-age=1", "X-A: b"], "hello"));
+    let routes = format!("\"a.test\" = {{ to = {0}, https = \"allow\", hsts = \"1d\" }}\n", a.port())
+        + "\"b.test\" = { respond = { status = 200 }, hsts = { max_age = \"365d\", include_subdomains = true } }\n";
+    let carom = Carom::serving(routes).tls("a.pem", pem(&["a.test", "b.test"])).start();
+    let answer = carom.tls_client("a.test").get("a.test", "/");
+    assert_eq!(answer.field("strict-transport-security"), Some("max-age=86400"));
+    assert_eq!((answer.field("x-a"), answer.text()), (Some("b"), "hello".to_owned()));
+    let answer = carom.tls_client("b.test").get("b.test", "/");
+    assert_eq!(answer.field("strict-transport-security"), Some("max-age=31536000; includeSubDomains"));
+    assert_eq!(carom.client().get("a.test", "/").field("strict-transport-security"), Some("max-age=1"));
+}
+
+#[test]
+fn plain_http_on_the_tls_port_is_told_so() {
+    let a = Origin::named("a");
+    let carom = Carom::to(a.port()).tls("a.pem", pem(&["a.test"])).start();
+    let port = carom.tls_address().port();
+    let mut client = Client::connect(carom.tls_address());
+    let answer = client.get("a.test", "/x");
+    assert_eq!((answer.status(), answer.error()), (400, Some("plain-http")));
+    assert!(answer.text().contains(&format!("https://a.test:{port}/")), "{}", answer.text());
+    client.expect_end();
+    let mut client = Client::connect(carom.tls_address());
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    assert_eq!(client.response().status(), 400);
+    assert_eq!(carom.logged_path("/x")["reason"], "plain-http");
+    assert_eq!(a.connections(), 0);
+}
+
+/// The first message of a client, as it goes over the wire.
+fn hello(name: &str) -> Vec<u8> {
+    let config = std::sync::Arc::new(tls::config(rustls::ALL_VERSIONS));
+    let mut session = rustls::ClientConnection::new(config, name.to_owned().try_into().unwrap()).unwrap();
+    let mut bytes = Vec::new();
+    session.write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_first_message_may_come_in_any_two_pieces() {
+    let carom = Carom::to(1).tls("a.pem", pem(&["a.test"])).start();
+    let hello = hello("a.test");
+    for at in (1..hello.len()).step_by(7).chain([1, 2, 3, 4, 5, 6, hello.len() - 1]) {
+        let mut client = Client::connect(carom.tls_address());
+        client.send(&hello[..at]);
+        client.send(&hello[at..]);
+        // The record of a ServerHello.
+        assert_eq!(client.exactly(3), [22, 3, 3], "{at}");
+    }
+}
+
+#[test]
+fn what_is_no_handshake_ends_and_harms_nobody() {
+    let a = Origin::named("a");
+    let carom = Carom::to(a.port()).config("[timeouts]\nhandshake = \"300ms\"").tls("a.pem", pem(&["a.test"])).start();
+    let address = carom.tls_address();
+    let hello = hello("a.test");
+    let mut garbled = hello.clone();
+    garbled[9..40].fill(0xff);
+    for bytes in [
+        &b"\x00\x01\x02"[..],
+        b"\x16\x03\x01\xff\xff",
+        b"\x80\x2e\x01\x03\x01",
+        &[0xff; 5000],
+        &garbled,
+        b"\x15\x03\x03\x00\x02\x02\x28",
+    ] {
+        let mut client = Client::connect(address);
+        client.send(bytes);
+        client.drain();
+    }
+    // Silent from the beginning, or in the middle: the deadline ends both.
+    let mut silent = Client::connect(address);
+    silent.drain();
+    let mut half = Client::connect(address);
+    half.send(&hello[..100]);
+    half.drain();
+    let mut answered = Client::connect(address);
+    answered.send(&hello);
+    answered.drain();
+    // Gone in the middle.
+    for at in [0, 1, 100, hello.len()] {
+        let mut client = Client::connect(address);
+        client.send(&hello[..at]);
+        if at % 2 == 0 { client.half_close() } else { client.reset() }
+    }
+    assert_eq!(carom.tls_client("a.test").get("a.test", "/").text(), "a GET /");
+    carom.assert_running();
+}
+
+#[test]
+fn a_client_that_drips_its_handshake_meets_the_deadline() {
+    let carom = Carom::to(1).config("[timeouts]\nhandshake = \"500ms\"").tls("a.pem", pem(&["a.test"])).start();
+    let mut client = Client::connect(carom.tls_address());
+    let begun = std::time::Instant::now();
+    for byte in hello("a.test") {
+        if !client.try_send([byte]) {
+            break;
+        }
+        client.pause(20);
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn sessions_are_resumed_over_reloads_and_never_for_another_name() {
+    let a = Origin::named("a");
+    for versions in [&[&TLS12], &[&TLS13]] {
+        let routes = format!("\"*\" = {}", a.port());
+        let carom = Carom::serving(&routes).tls("a.pem", pem(&["a.test", "b.test"])).start();
+        let config = tls::config(versions);
+        let kind = |name: &str| {
+            let mut client = tls::try_connect(carom.tls_address(), name, config.clone()).unwrap();
+            // Tickets come behind the handshake.
+            assert_eq!(client.get(name, "/").status(), 200);
+            client.session().handshake_kind().unwrap()
+        };
+        assert_ne!(kind("a.test"), rustls::HandshakeKind::Resumed);
+        assert_eq!(kind("a.test"), rustls::HandshakeKind::Resumed);
+        assert_ne!(kind("b.test"), rustls::HandshakeKind::Resumed);
+        let mark = carom.mark();
+        carom.save_cert("a.pem", pem(&["a.test", "b.test", "c.test"]));
+        carom.wait_certs(mark);
+        carom.reroute(&format!("\"*\" = {}\n\"x.test\" = 1", a.port()));
+        assert_eq!(kind("a.test"), rustls::HandshakeKind::Resumed);
+    }
+}
+
+#[test]
+fn a_body_is_whole_over_tls_only_with_its_end() {
+    let large = pattern(3 << 20);
+    let sent = large.clone();
+    let a = Origin::new(move |conn| {
+        let request = conn.request().unwrap();
+        conn.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+        conn.send(if request.target() == "/cut" { &sent[..1 << 20] } else { &sent });
+        if request.target() == "/cut" {
+            conn.reset();
+        }
+    });
+    let carom = Carom::to(a.port()).tls("a.pem", pem(&["a.test"])).start();
+    let mut client = carom.tls_client("a.test");
+    let whole = client.get("a.test", "/whole");
+    assert!(whole.until_end && whole.body == large);
+    let mut client = carom.tls_client("a.test");
+    client.send(request("GET /cut", "a.test", &[]));
+    client.response_head();
+    assert_eq!(client.drain(), End::Reset);
+}
+
+#[test]
+fn uploads_and_tunnels_work_over_tls() {
+    let a = Origin::new(|conn| {
+        while let Some(request) = conn.request() {
+            if request.has("upgrade") {
+                conn.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+                return conn.echo();
+            }
+            conn.send(reply("200 OK", &[], &request.body.len().to_string()));
+        }
+    });
+    let carom = Carom::to(a.port()).tls("a.pem", pem(&["a.test"])).start();
+    let mut client = carom.tls_client("a.test");
+    let body = "x".repeat(2_000_000);
+    assert_eq!(client.ask(with_body("POST /up", "a.test", &body)).text(), "2000000");
+    client.send(request("GET /t", "a.test", &["Connection: Upgrade", "Upgrade: echo"]));
+    assert_eq!(client.response_head().status(), 101);
+    for round in 0..3 {
+        let bytes = pattern(70_000 + round);
+        client.send(&bytes);
+        client.expect(&bytes);
+    }
+    client.half_close();
+    assert_eq!(client.drain(), End::Fin);
 }

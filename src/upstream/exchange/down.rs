@@ -162,7 +162,7 @@ impl Exchange {
         let length = self.response.length;
         if self.head.minor == 1 {
             let head = &self.from_backend.data()[..length];
-            if !rewrite::response(&mut self.made, head, &self.response, Persistence::Silent, false) {
+            if !rewrite::response(&mut self.made, head, &self.response, Persistence::Silent, false, None) {
                 self.made.extend_from_slice(head);
             }
             self.continued |= self.response.status == 100;
@@ -230,7 +230,7 @@ impl Exchange {
         let length = self.response.length;
         let head = &self.from_backend.data()[..length];
         self.made.clear();
-        if !rewrite::response(&mut self.made, head, &self.response, persistence, dechunk) {
+        if !rewrite::response(&mut self.made, head, &self.response, persistence, dechunk, self.hsts.as_deref()) {
             return length;
         }
         self.from_backend.replace_front(length, &self.made);
