@@ -40,9 +40,22 @@ KINDS = {
     "tunnel": ("tunnel, 128 B there and back", "tunnel-128", 64, 2000),
     "tunnel64": ("tunnel, 64 KB there and back", "tunnel-65536", 16, 500),
     "rate": ("3,000 requests/s", "rate-3000", 64, 0),
+    "tls": ("TLS, small GET, kept alive", "tls-get", 64, 2000),
+    "handshake": ("TLS, a full handshake each", "tls-full", 32, 500),
+    "resumed": ("TLS, a resumed handshake each", "tls-resumed", 32, 500),
+    "tls1m": ("TLS, 1 MB", "tls-1m", 16, 100),
+    "h2": ("HTTP/2, small GET", "h2-get", 64, 2000),
     "log": ("small GET, JSON access log to a file", "get", 64, 2000),
 }
-TESTS = [*KINDS, "idle", "two"]
+# Who is silent: the load generator's kind, and how many.
+IDLE = {
+    "idle": ("5,000 idle kept-alive clients", "idle", 5000),
+    "idletls": ("2,000 idle kept-alive clients over TLS", "tls-idle", 2000),
+    "idleh2": ("2,000 idle connections of HTTP/2", "h2-idle", 2000),
+}
+TESTS = [*KINDS, *IDLE, "two"]
+# Who speaks TLS.
+SPEAK_TLS = ("carom", "nginx", "haproxy", "caddy")
 
 
 # --- Processes ------------------------------------------------------------------------------------------------------
@@ -94,6 +107,10 @@ def rig(*arguments):
     return process, int(process.stdout.readline())
 
 
+def is_secure(kind):
+    return kind.startswith(("tls-", "h2-"))
+
+
 def load(port, kind, clients, amount, cores=LOAD_CORE, strict=True):
     """Asks, and gives what was answered. A wrong answer makes a measurement worthless."""
     command = [RIG, "load", f"127.0.0.1:{port}", kind, clients, amount]
@@ -101,6 +118,9 @@ def load(port, kind, clients, amount, cores=LOAD_CORE, strict=True):
     answer = process.stdout.readline()
     stop(process)
     result = json.loads(answer or '{"answers": 0, "wrong": 0}')
+    resumed = result.get("resumed", 0)
+    if kind == "tls-full" and resumed or kind == "tls-resumed" and resumed < result["answers"] * 0.7:
+        sys.exit(f"FAILED {kind} on port {port}: {resumed} of {result['answers']} handshakes were resumed")
     if strict and result["wrong"] or not result["answers"]:
         sys.exit(f"FAILED {kind} on port {port}: {result}")
     return result
@@ -115,6 +135,7 @@ class Peer:
     def __init__(self, name, backend, workers=1, log=False, cores=PROXY_CORE, under=()):
         self.name = name
         self.port = backend if name == "direct" else free_port()
+        self.tls_port = free_port()
         self.process = None
         # Each its own: a carom would follow what is written into another's routes.
         self.folder = ROOM / f"{name}-{len(running)}"
@@ -140,6 +161,8 @@ class Peer:
         off = {"carom": "off", "nginx": "off"}
         values = {
             "PORT": self.port,
+            "TLSPORT": self.tls_port,
+            "CERTS": ROOM / "certs",
             "BACKEND": backend,
             "WORKERS": workers,
             "FOLDER": self.folder,
@@ -158,6 +181,10 @@ class Peer:
             "haproxy": [shutil.which("haproxy", path=path), "-db", "-f", files["haproxy.cfg"]],
             "caddy": ["env", f"GOMAXPROCS={workers}", ROOM / "venv/bin/caddy", "run", "--config", files["Caddyfile"]],
         }[self.name]
+
+    def at(self, kind):
+        """The port that serves such a load."""
+        return self.tls_port if is_secure(kind) else self.port
 
     def stop(self):
         if self.process:
@@ -198,7 +225,7 @@ class Peer:
 
 def measure(peer, kind, clients, amount=LENGTH, cores=LOAD_CORE):
     before = peer.cpu()
-    result = load(peer.port, kind, clients, amount, cores)
+    result = load(peer.at(kind), kind, clients, amount, cores)
     cost = peer.cpu() - before
     result["cost"] = cost * 1e6 / result["answers"] if peer.process else None
     result["rps"] = result["answers"] / result["seconds"]
@@ -209,7 +236,7 @@ def in_turn(peers, kind, clients):
     """Rounds, each of which asks every peer, beginning with another each time."""
     results = {peer.name: [] for peer in peers}
     for peer in peers:
-        load(peer.port, kind, clients, "0.3s")
+        load(peer.at(kind), kind, clients, "0.3s")
     for number in range(ROUNDS):
         for at in range(len(peers)):
             peer = peers[(number + at) % len(peers)]
@@ -217,17 +244,19 @@ def in_turn(peers, kind, clients):
     return results
 
 
-def idle(name, backend):
-    """Bytes for a client that has asked once and is silent, of 5,000."""
+def idle(name, backend, kind, count):
+    """Bytes for a client that has asked once and is silent."""
     peer = Peer(name, backend)
     load(peer.port, "get", 1, "100n")
+    if is_secure(kind):
+        load(peer.at("tls-get"), "tls-get", 1, "100n")
     before = peer.memory()
-    command = [RIG, "load", f"127.0.0.1:{peer.port}", "idle", 5000, 0]
+    command = [RIG, "load", f"127.0.0.1:{peer.at(kind)}", kind, count, 0]
     clients = start(command, LOAD_CORE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    if '"answers": 5000' not in clients.stdout.readline():
-        sys.exit(f"FAILED idle: {name}")
+    if f'"answers": {count}' not in clients.stdout.readline():
+        sys.exit(f"FAILED {kind}: {name}")
     time.sleep(1)
-    each = (peer.memory() - before) / 5000
+    each = (peer.memory() - before) / count
     stop(clients)
     peer.stop()
     return {"bytes": each}
@@ -262,7 +291,7 @@ def by_perf(peer, event, kind, clients, answers):
     pids = ",".join(map(str, peer.processes()))
     perf = start(["perf", "stat", "-x,", "-o", out, "-e", event, "-p", pids], LOAD_CORE)
     time.sleep(0.5)
-    load(peer.port, kind, clients, f"{answers}n")
+    load(peer.at(kind), kind, clients, f"{answers}n")
     perf.send_signal(signal.SIGINT)
     perf.wait(10)
     running.remove(perf)
@@ -274,7 +303,7 @@ def by_strace(peer, kind, clients, answers):
     pids = [word for pid in peer.processes() for word in ("-p", pid)]
     strace = start(["strace", "-f", "-c", "-o", out, *pids], LOAD_CORE, stderr=subprocess.DEVNULL)
     time.sleep(0.5)
-    load(peer.port, kind, clients, f"{answers}n")
+    load(peer.at(kind), kind, clients, f"{answers}n")
     strace.send_signal(signal.SIGINT)
     strace.wait(10)
     running.remove(strace)
@@ -288,7 +317,7 @@ def by_callgrind(peer, kind, clients, answers):
     for old in ROOM.glob("callgrind.*"):
         old.unlink()
     command("zero")
-    load(peer.port, kind, clients, f"{answers}n")
+    load(peer.at(kind), kind, clients, f"{answers}n")
     command("dump")
     dump = max(ROOM.glob("callgrind.*"), key=lambda path: path.stat().st_size)
     return int(re.search(r"^(?:totals|summary): (\d+)", dump.read_text(), re.M)[1])
@@ -315,7 +344,7 @@ def instructions(peer, backend, kind, clients, answers):
         return None
     under = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={ROOM}/callgrind.%p", "-q")
     slow = Peer(peer.name, backend, under=under)
-    load(slow.port, kind, clients, f"{answers}n")
+    load(slow.at(kind), kind, clients, f"{answers}n")
     found = each(lambda count: by_callgrind(slow, kind, clients, count), answers)
     slow.stop()
     for old in ROOM.glob("callgrind.*"):
@@ -381,6 +410,8 @@ def requests(test, names, backend):
     title, kind, clients, answers = KINDS[test]
     if test == "log":
         names = [name for name in names if name in ("carom", "nginx", "haproxy")]
+    if is_secure(kind):
+        names = [name for name in names if name in SPEAK_TLS]
     peers = [Peer(name, backend, log=test == "log") for name in names]
     results = in_turn(peers, kind, clients)
     rows = []
@@ -422,16 +453,18 @@ def main():
         tests.insert(tests.index("tunnel") + 1, "tunnel64")
     if unknown := set(tests) - set(TESTS):
         sys.exit(f"no such test: {', '.join(unknown)}; there are {', '.join(TESTS)}")
+    subprocess.run([RIG, "certificate", ROOM / "certs"], check=True)
     backend = rig("backend")[1]
     begun = time.monotonic()
 
     rows = [row for test in tests if test in KINDS for row in requests(test, names, backend)]
     proxies = [name for name in names if name != "direct"]
-    held = {name: [] for name in proxies}
+    held = {test: {name: [] for name in proxies if test == "idle" or name in SPEAK_TLS} for test in IDLE if test in tests}
     scaled = {name: [] for name in proxies if name in ("carom", "nginx", "haproxy")}
     for _ in range(ROUNDS):
-        for name in held if "idle" in tests else []:
-            held[name].append(idle(name, backend))
+        for test, found in held.items():
+            for name in found:
+                found[name].append(idle(name, backend, *IDLE[test][1:]))
         for name in scaled if "two" in tests else []:
             scaled[name].append(spread_out(name, backend))
 
@@ -444,9 +477,9 @@ def main():
     if rows:
         head = ["work", "proxy", "µs of CPU a request", "× nginx", "requests/s", "p50 µs", "p99 µs", "system calls", "instructions"]
         print_table(head, rows)
-    if "idle" in tests:
-        cells = [[name, spread(column(held[name], "bytes"), 0), ratio(held, name, "bytes")] for name in held]
-        print_table(["5,000 idle kept-alive clients", "bytes each, user space", "× nginx"], cells)
+    for test, found in held.items():
+        cells = [[name, spread(column(found[name], "bytes"), 0), ratio(found, name, "bytes")] for name in found]
+        print_table([IDLE[test][0], "bytes each, user space", "× nginx"], cells)
     if "two" in tests:
         keys = [("one", 1), ("two", 1), ("evenness", 2), ("scale", 2), ("rps", 2)]
         cells = [[name, *(spread(column(scaled[name], key), digits) for key, digits in keys)] for name in scaled]

@@ -1,5 +1,6 @@
 //! `rig backend`: answers much faster than any proxy can ask. `rig floor BACKEND`: a TCP forwarder that knows no HTTP,
-//! below which no proxy can get. `rig load ADDRESS KIND CLIENTS AMOUNT`: asks, and counts what comes back.
+//! below which no proxy can get. `rig certificate FOLDER`: writes one for TLS. `rig load ADDRESS KIND CLIENTS AMOUNT`: asks,
+//! and counts what comes back.
 //!
 //! Each is one thread over one epoll; the first two print the port that they listen on.
 
@@ -7,6 +8,7 @@ mod backend;
 mod epoll;
 mod floor;
 mod load;
+mod tls;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -17,8 +19,12 @@ fn main() {
     let result = match arguments[..] {
         ["backend"] => listen().and_then(backend::run),
         ["floor", backend] => listen().and_then(|listener| floor::run(listener, address(backend))),
+        ["certificate", folder] => tls::certificate(folder.as_ref()),
+        ["load", to, kind, clients, amount] if kind.starts_with("tls-") || kind.starts_with("h2-") => {
+            tls::run(address(to), kind, number(clients), amount)
+        }
         ["load", to, kind, clients, amount] => load::run(address(to), kind, number(clients), amount),
-        _ => usage("which of the three?"),
+        _ => usage("which of the four?"),
     };
     if let Err(error) = result {
         eprintln!("rig: {error}");
@@ -43,6 +49,6 @@ fn number(text: &str) -> usize {
 }
 
 fn usage(why: &str) -> ! {
-    eprintln!("rig: {why}\nrig backend | floor BACKEND | load ADDRESS KIND CLIENTS AMOUNT");
+    eprintln!("rig: {why}\nrig backend | floor BACKEND | certificate FOLDER | load ADDRESS KIND CLIENTS AMOUNT");
     std::process::exit(2)
 }
