@@ -54,6 +54,9 @@ pub(crate) struct Connection {
     ticket: Ticket,
 }
 
+// The larger part of what an idle client costs: what is needed seldom belongs into a box.
+const _: () = assert!(size_of::<Connection>() <= 128);
+
 /// A backend's connection that waits for the next request of one client.
 struct Own {
     stream: Stream,
@@ -160,24 +163,26 @@ impl Connection {
             self.may_be_http2 = first && self.settings().http2.prior_knowledge;
             first = false;
             // Boxed for as long as it runs: what a request needs, a connection that waits for one need not hold.
-            let next = Box::pin(self.requests(&mut exchange)).await;
-            if let Next::Linger = next {
-                Box::pin(self.linger(&mut exchange)).await;
-            }
-            let early = matches!(next, Next::Http2).then(|| exchange.swap_buffers(|| self.worker.buffers.get()).0);
-            self.worker.recycle(exchange);
-            match next {
-                Next::Keep => {}
-                Next::Close | Next::Linger => return None,
-                Next::Tunnel(switched) => {
-                    Box::pin(self.tunnel(*switched)).await;
-                    return None;
-                }
-                Next::Http2 => return early,
+            match Box::pin(self.requests(&mut exchange)).await {
+                Next::Keep => self.worker.recycle(exchange),
+                next => return Box::pin(self.end(next, exchange)).await,
             }
         }
-        self.part().await;
+        Box::pin(self.part()).await;
         None
+    }
+
+    /// Does what is left to do behind the last request. Gives what the client has sent where that is not HTTP/1.
+    async fn end(&mut self, next: Next, mut exchange: Box<Exchange>) -> Option<Buffer> {
+        if let Next::Linger = next {
+            self.linger(&mut exchange).await;
+        }
+        let early = matches!(next, Next::Http2).then(|| exchange.swap_buffers(|| self.worker.buffers.get()).0);
+        self.worker.recycle(exchange);
+        if let Next::Tunnel(switched) = next {
+            self.tunnel(*switched).await;
+        }
+        early
     }
 
     /// Serves one request that another protocol has been translated into.
@@ -186,13 +191,7 @@ impl Connection {
         let mut exchange = self.worker.exchange();
         self.ticket.arm(self.settings().timeouts.head);
         let next = self.request(&mut exchange, foreknown).await;
-        if let Next::Linger = next {
-            Box::pin(self.linger(&mut exchange)).await;
-        }
-        self.worker.recycle(exchange);
-        if let Next::Tunnel(switched) = next {
-            Box::pin(self.tunnel(*switched)).await;
-        }
+        Box::pin(self.end(next, exchange)).await;
     }
 
     fn settings(&self) -> &Settings {

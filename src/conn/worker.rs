@@ -240,20 +240,28 @@ impl Worker {
         let ticket = self.sweep.enter();
         let worker = Rc::clone(self);
         if speaks.proxy_protocol || speaks.tls {
+            // Boxed for as long as it runs: what a beginning needs, a connection need not hold.
+            let beginning = Box::pin(begin(stream, peer, speaks, worker, ticket));
             spawn_local(async move {
-                // Boxed for as long as it runs: what a beginning needs, a connection need not hold.
-                match Box::pin(begin(stream, peer, speaks, worker, ticket)).await {
-                    Some((connection, Negotiated::Http1)) => serve(connection).await,
-                    Some((connection, Negotiated::Http2)) => serve_http2(connection, None).await,
+                match beginning.await {
+                    Some((mut connection, Negotiated::Http1)) => {
+                        if let Some(early) = connection.serve().await {
+                            Box::pin(serve_http2(connection, Some(early))).await;
+                        }
+                    }
+                    Some((connection, Negotiated::Http2)) => Box::pin(serve_http2(connection, None)).await,
                     None => {}
                 }
                 drop(guest);
             });
             return;
         }
-        let connection = Connection::new(Stream::Tcp(stream), Arrival::directly(peer), worker, ticket);
+        // Made here: what a task captures, it holds for as long as it lives.
+        let mut connection = Connection::new(Stream::Tcp(stream), Arrival::directly(peer), worker, ticket);
         spawn_local(async move {
-            serve(connection).await;
+            if let Some(early) = connection.serve().await {
+                Box::pin(serve_http2(connection, Some(early))).await;
+            }
             drop(guest);
         });
     }
@@ -341,21 +349,14 @@ async fn begin(
     Some((Connection::new(stream, arrival, worker, ticket), negotiated))
 }
 
-/// Serves a client's connection that speaks HTTP/1, or turns out not to.
-async fn serve(mut connection: Connection) {
-    if let Some(early) = connection.serve().await {
-        serve_http2(connection, Some(early)).await;
-    }
-}
-
+/// Serves a connection that speaks HTTP/2. `early` is what has been read of it.
 async fn serve_http2(connection: Connection, early: Option<Buffer>) {
     let (stream, arrival, worker, ticket) = connection.into_parts();
     let stream = match early {
         Some(early) => stream.behind(early),
         None => stream,
     };
-    // Boxed: connections that don't become one hold no room for it.
-    Box::pin(http2::serve(stream, arrival, &worker, &ticket)).await;
+    http2::serve(stream, arrival, &worker, &ticket).await;
 }
 
 impl Buffers {
