@@ -18,7 +18,8 @@
 //! 6. The connection goes back to wait, closes, or has become a `conn::tunnel`. [`record`] tells what happened to those
 //!    who log: `ops::access`.
 //!
-//! What the operator writes becomes a table in [`config`], which also notices each save and says what it changes.
+//! What the operator writes becomes a table in [`config`], certificates included, which also notices each save and says what it
+//! changes.
 //!
 //! # The rooms
 //!
@@ -34,7 +35,7 @@
 //! | `http2/` | between the frames of HTTP/2 and the bytes of HTTP/1 |
 //! | [`table`] | where a host goes, and which certificate is whose: immutable snapshots |
 //! | [`config`] | what the operator wrote, and when it changes |
-//! | [`ops`] | what keeps it visible, off the data path |
+//! | [`ops`] | what keeps it well and visible, off the data path |
 //! | `net/` | sockets, buffers, deadlines; what only Linux has is in one file with a portable twin |
 //!
 //! Downwards only: `main → cli → proxy → {conn, config, ops} → {bounce, record, upstream} → {table, http, net, settings}`.

@@ -15,13 +15,19 @@ use std::process::ExitCode;
 use backends::Backends;
 use routes::RoutesFile;
 
-/// Starts the backends, writes the routes file, says what to try, and hands over to `serve`,
-/// which is given the routes file and the addresses to listen on.
-pub(crate) fn run(port: u16, serve: impl FnOnce(PathBuf, Vec<SocketAddr>) -> ExitCode) -> ExitCode {
-    match start(port) {
+/// What `serve` is given.
+pub(crate) struct Served {
+    pub(crate) routes: PathBuf,
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) tls: Vec<SocketAddr>,
+}
+
+/// Starts the backends, writes the routes file, says what to try, and hands over to `serve`.
+pub(crate) fn run(port: u16, tls: Option<u16>, serve: impl FnOnce(Served) -> ExitCode) -> ExitCode {
+    match start(port, tls) {
         Ok(demo) => {
             say(&introduction(&demo));
-            let code = serve(demo.routes.path().to_owned(), demo.listen);
+            let code = serve(Served { routes: demo.routes.path().to_owned(), listen: demo.listen, tls: demo.tls });
             say(&demo.routes.farewell());
             code
         }
@@ -35,18 +41,22 @@ pub(crate) fn run(port: u16, serve: impl FnOnce(PathBuf, Vec<SocketAddr>) -> Exi
 /// What runs before the proxy does.
 struct Demo {
     listen: Vec<SocketAddr>,
+    /// Those that speak TLS.
+    tls: Vec<SocketAddr>,
     routes: RoutesFile,
 }
 
-fn start(port: u16) -> Result<Demo, String> {
-    let listen = free_addresses(port).map_err(|error| port_trouble(port, &error))?;
+fn start(port: u16, tls: Option<u16>) -> Result<Demo, String> {
+    let free = |port| free_addresses(port).map_err(|error| port_trouble(port, &error));
+    let listen = free(port)?;
+    let tls = tls.map(free).transpose()?.unwrap_or_default();
     let port = listen.first().map_or(port, SocketAddr::port);
     let folder = routes::fresh_folder().map_err(|error| format!("no folder for the routes file: {error}"))?;
     let path = folder.join("routes.toml");
     let backends = Backends::start(&path).map_err(|error| format!("the demo's backends can't start: {error}"))?;
     let routes = RoutesFile::write(path, routes::text(&backends, port))
         .map_err(|error| format!("the routes file can't be written: {error}"))?;
-    Ok(Demo { listen, routes })
+    Ok(Demo { listen, tls, routes })
 }
 
 /// The loopback addresses of this machine on `port`, proven free; `localhost` may mean either of them.
@@ -77,6 +87,7 @@ fn port_trouble(port: u16, error: &io::Error) -> String {
 fn introduction(demo: &Demo) -> String {
     let port = demo.listen.first().map_or(0, SocketAddr::port);
     let file = demo.routes.path().display();
+    let tls = demo.tls.first().map(|address| over_tls(address.port())).unwrap_or_default();
     let mut text = String::new();
     // Writing to a String can't fail.
     let _ = write!(
@@ -93,7 +104,7 @@ fn introduction(demo: &Demo) -> String {
     curl boop.localhost:{port} boop.localhost:{port}
     curl -H 'Host: boop.localhost' 127.0.0.1:{port}
 
-  Now edit the routes, while all of it runs:
+{tls}  Now edit the routes, while all of it runs:
 
     {file}
 
@@ -102,6 +113,17 @@ fn introduction(demo: &Demo) -> String {
 "
     );
     text
+}
+
+fn over_tls(port: u16) -> String {
+    format!(
+        "  Over TLS, to which plain HTTP is redirected (a browser warns until it trusts the authority in certs/local/ca.pem):
+
+    https://beep.localhost:{port}/
+    curl --cacert certs/local/ca.pem https://boop.localhost:{port}
+
+"
+    )
 }
 
 /// To standard output, if someone still reads it.
@@ -117,13 +139,13 @@ mod tests {
     fn a_taken_port_is_named_with_a_way_out() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
-        let Err(why) = start(port) else { panic!("the port is taken") };
+        let Err(why) = start(port, None) else { panic!("the port is taken") };
         assert!(why.contains(&format!("port {port} is taken")) && why.contains("--port"), "{why}");
     }
 
     #[test]
     fn the_introduction_names_the_sites_and_the_file() {
-        let demo = start(0).unwrap();
+        let demo = start(0, None).unwrap();
         let text = introduction(&demo);
         let port = demo.listen[0].port();
         assert!(text.contains(&format!("http://beep.localhost:{port}/")), "{text}");
@@ -133,8 +155,9 @@ mod tests {
 
     #[test]
     fn serve_gets_the_file_and_both_loopbacks() {
-        let code = run(0, |routes, listen| {
+        let code = run(0, Some(0), |Served { routes, listen, tls }| {
             assert!(routes.ends_with("routes.toml") && routes.exists());
+            assert!(!tls.is_empty() && tls != listen);
             assert!(listen.iter().all(|address| address.ip().is_loopback() && address.port() != 0));
             ExitCode::from(7)
         });

@@ -6,7 +6,9 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
+use carom::config::certs::{Store, day};
 use carom::config::diff::describe;
 use carom::config::routes;
 use carom::http::host::Host;
@@ -32,6 +34,13 @@ pub(super) fn run(url: &str, serve: Serve) -> ExitCode {
     };
     match routes::load(&told.routes, &told.addresses()) {
         Ok((_, table)) => {
+            let table = match told.certs {
+                Some(folder) if asked.tls => {
+                    let certificates = Store::new(folder, told.config.default_cert).read(&table, SystemTime::now());
+                    table.with_certificates(certificates.certificates)
+                }
+                _ => table,
+            };
             let (text, covered) = explained(&asked, &table, &told.routes.display().to_string());
             let _ = writeln!(std::io::stdout(), "{text}");
             if covered { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -51,6 +60,8 @@ struct Asked {
     path: String,
     /// As it was written, where that is not how it is compared.
     spelled: Vec<String>,
+    /// It is asked for over TLS.
+    tls: bool,
 }
 
 /// The most near misses that are said.
@@ -62,6 +73,8 @@ const ALIKE: usize = 2;
 impl Asked {
     /// Reads `http://shop.example.com/api/x`, `shop.example.com:8080/api`, `shop.example.com`.
     fn parse(url: &str) -> Result<Self, String> {
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let tls = ["https", "wss"].iter().any(|tls| scheme.eq_ignore_ascii_case(tls));
         let rest = match url.split_once("://") {
             Some((scheme, rest)) if ["http", "https", "ws", "wss"].iter().any(|s| scheme.eq_ignore_ascii_case(s)) => {
                 rest
@@ -96,7 +109,7 @@ impl Asked {
         if bare.bytes().any(|b| b.is_ascii_uppercase()) {
             spelled.push("capitals are ignored".to_owned());
         }
-        Ok(Self { host, path, spelled })
+        Ok(Self { host, path, spelled, tls })
     }
 }
 
@@ -105,6 +118,9 @@ fn explained(asked: &Asked, table: &Table, file: &str) -> (String, bool) {
     let mut text = format!("{}{}\n", asked.host, asked.path);
     for note in &asked.spelled {
         let _ = writeln!(text, "  note    {note}");
+    }
+    if asked.tls {
+        let _ = writeln!(text, "  shown   {}", shown(asked, table));
     }
     let route = table.find(Some(&asked.host), asked.path.as_bytes());
     match route {
@@ -126,6 +142,18 @@ fn explained(asked: &Asked, table: &Table, file: &str) -> (String, bool) {
     }
     text.truncate(text.trim_end().len());
     (text, route.is_some())
+}
+
+/// The certificate that a client is shown.
+fn shown(asked: &Asked, table: &Table) -> String {
+    let certificates = table.certificates();
+    let name = Some(asked.host.name()).filter(|_| !asked.host.is_address());
+    let Some(certificate) = certificates.find(name) else {
+        return "no certificate: the handshake fails with unrecognized_name".to_owned();
+    };
+    let default = if certificate.covers(asked.host.name()) { "" } else { ", by default_cert: it is not for this host" };
+    let file = certificate.files().first().map(|file| format!("   {}", file.display())).unwrap_or_default();
+    format!("{}{file}, until {}{default}", certificate.names().join(", "), day(certificate.not_after()))
 }
 
 /// What the next request would get.

@@ -1,7 +1,8 @@
 //! What a running `serve` follows: the routes file and the certificates, which are published as one table.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +12,10 @@ use carom::config::certs::{Found, Store, Trouble};
 use carom::config::diff::Diff;
 use carom::config::routes;
 use carom::config::watch::{self, Seen, Watch};
+use carom::ops::local::Local;
 use carom::table::Table;
+use carom::table::certs::Certificate;
+use carom::table::pattern::HostPattern;
 use tokio::signal::unix::Signal;
 use tokio::time::Instant;
 
@@ -26,9 +30,15 @@ pub(super) struct Follow {
     certs: Option<Certs>,
 }
 
+/// Where certificates come from: a folder, and an authority of our own where one is wanted.
+pub(super) struct Shelf {
+    store: Store,
+    local: Option<Local>,
+}
+
 /// The certificates, where an address speaks TLS.
 struct Certs {
-    store: Store,
+    shelf: Shelf,
     watch: Watch,
     /// What was wrong when it was last said.
     said: Vec<Trouble>,
@@ -49,9 +59,9 @@ impl Follow {
         bytes: Vec<u8>,
         listening: Vec<SocketAddr>,
         routes: Routes,
-        certs: Option<(Store, Found)>,
+        certs: Option<(Shelf, Found)>,
     ) -> Self {
-        let certs = certs.map(|(store, found)| Certs::new(store, &found, &routes.current()));
+        let certs = certs.map(|(shelf, found)| Certs::new(shelf, &found, &routes.current()));
         Self { path, bytes, listening, routes, certs }
     }
 
@@ -92,9 +102,11 @@ impl Follow {
         };
         let diff = Diff::between(&running, &table);
         let mut found = None;
-        if let Some(certs) = self.certs.as_mut().filter(|_| has_own(&running) || has_own(&table)) {
-            let read = certs.store.read(&table, SystemTime::now());
-            certs.watch.move_to(certs.store.places(&table));
+        if let Some(certs) =
+            self.certs.as_mut().filter(|certs| certs.shelf.local.is_some() || has_own(&running) || has_own(&table))
+        {
+            let read = certs.shelf.read(&table);
+            certs.watch.move_to(certs.shelf.store.places(&table), read.list.clone());
             table = table.with_certificates(read.certificates.clone());
             found = Some(read);
         }
@@ -115,10 +127,10 @@ impl Follow {
     fn recertify(&mut self, asked: bool) {
         let Some(certs) = &mut self.certs else { return };
         let running = self.routes.current();
-        let found = certs.store.read(&running, SystemTime::now());
+        let found = certs.shelf.read(&running);
         let diff = Diff::of_certificates(running.certificates(), &found.certificates);
         publish(&self.routes, Table::clone(&running).with_certificates(Arc::clone(&found.certificates)));
-        let name = file_name(certs.store.folder());
+        let name = file_name(certs.shelf.folder());
         if !diff.is_empty() {
             say!("{}", diff.block(&name).trim_end());
         }
@@ -133,10 +145,69 @@ fn publish(routes: &Routes, table: Table) {
     drop(routes.publish(table));
 }
 
+impl Shelf {
+    /// Certificates of a folder; with `self_signed` those that are missing are made.
+    pub(super) fn new(folder: PathBuf, default: Option<Box<str>>, self_signed: bool) -> Self {
+        let local = self_signed.then(|| Local::new(folder.join("local")));
+        // Of ours, one is for this machine: whoever comes by its address asks for no name.
+        let default = default.or_else(|| self_signed.then(|| "localhost".into()));
+        Self { store: Store::new(folder, default), local }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.store.folder()
+    }
+
+    /// How to trust what we have signed ourselves.
+    pub(super) fn how_to_trust(&self) -> Option<String> {
+        let authority = self.local.as_ref()?.authority();
+        let authority = authority.display();
+        Some(format!(
+            "carom: certificates are signed by a local authority, {authority}\n\
+             help: curl --cacert {authority} https://…   in a browser, import it as an authority; for this whole machine:\n      \
+             sudo cp {authority} /usr/local/share/ca-certificates/carom-local.crt && sudo update-ca-certificates"
+        ))
+    }
+
+    pub(super) fn read(&mut self, table: &Table) -> Found {
+        let now = SystemTime::now();
+        let Some(local) = &self.local else {
+            return self.store.read(table, now);
+        };
+        let made = local.provide(wanted(table, &self.store.read(table, now), &self.folder().join("local")), now);
+        let mut found = self.store.read(table, now);
+        if let Err(error) = made {
+            let what = format!("a certificate can't be made: {error}");
+            found.problems.push(Trouble { file: self.folder().join("local"), what });
+        }
+        found
+    }
+}
+
+/// The names that nobody certifies but we, each for itself; and those of this machine.
+fn wanted(table: &Table, found: &Found, local: &Path) -> impl Iterator<Item = Vec<String>> {
+    let is_theirs = |certificate: &Certificate| !certificate.files().iter().any(|file| file.starts_with(local));
+    let is_certified = |host: &HostPattern| {
+        found.certificates.all().iter().any(|certificate| certificate.is_for(host) && is_theirs(certificate))
+    };
+    let hosts: BTreeSet<String> = table
+        .lines()
+        .flat_map(|(_, patterns)| patterns.iter().map(|pattern| &pattern.host))
+        .filter(|host| **host != HostPattern::Any && !is_certified(host))
+        .map(ToString::to_string)
+        .filter(|host| !THIS_MACHINE.contains(&host.as_str()))
+        .collect();
+    let this_machine = THIS_MACHINE.iter().map(ToString::to_string).collect();
+    std::iter::once(this_machine).chain(hosts.into_iter().map(|host| vec![host]))
+}
+
+/// What a machine is called by itself.
+const THIS_MACHINE: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
 impl Certs {
-    fn new(store: Store, found: &Found, table: &Table) -> Self {
-        let watch = Watch::places(store.places(table), Some(found.list.clone()));
-        Self { store, watch, said: all(found), reminded: Instant::now() }
+    fn new(shelf: Shelf, found: &Found, table: &Table) -> Self {
+        let watch = Watch::places(shelf.store.places(table), Some(found.list.clone()));
+        Self { shelf, watch, said: all(found), reminded: Instant::now() }
     }
 
     /// Says what is wrong, as far as it has not been said just before; whether there was anything.

@@ -52,6 +52,12 @@ enum Verb {
         /// The port to listen on
         #[arg(long, default_value_t = 8080)]
         port: u16,
+        /// Speak TLS too, with certificates of a local authority in certs/local
+        #[arg(long)]
+        tls: bool,
+        /// The port that speaks TLS
+        #[arg(long, default_value_t = 8443, requires = "tls")]
+        tls_port: u16,
     },
 }
 
@@ -72,6 +78,9 @@ struct Serve {
     /// The folder of certificates [default: certs, beside the routes file]
     #[arg(long, value_name = "FOLDER")]
     certs: Option<PathBuf>,
+    /// Make the certificates that are missing, signed by a local authority in the folder's `local/`: for development
+    #[arg(long)]
+    tls_self_signed: bool,
     /// Threads that carry requests [default: one a core]
     #[arg(long)]
     workers: Option<usize>,
@@ -84,9 +93,11 @@ pub(crate) fn run() -> ExitCode {
         (Some(Verb::Serve(serve)), ..) => serve::run(serve),
         (Some(Verb::Check(serve)), ..) => check::run(serve),
         (Some(Verb::Explain { url, serve }), ..) => explain::run(&url, serve),
-        (Some(Verb::Demo { port }), ..) => {
-            demo::run(port, |routes, listen| serve::run(Serve { routes: Some(routes), listen, ..Serve::default() }))
-        }
+        (Some(Verb::Demo { port, tls, tls_port }), ..) => demo::run(port, tls.then_some(tls_port), |demo| {
+            let (routes, listen, tls) = (Some(demo.routes), demo.listen, demo.tls);
+            let (certs, tls_self_signed) = (Some(PathBuf::from("certs")), !tls.is_empty());
+            serve::run(Serve { routes, listen, tls, certs, tls_self_signed, ..Serve::default() })
+        }),
         (None, Some(routes), Some(port)) => {
             let address = carom.address.unwrap_or(std::net::Ipv6Addr::UNSPECIFIED.into());
             let listen = vec![SocketAddr::new(address, port)];

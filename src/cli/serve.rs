@@ -8,11 +8,10 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use carom::bounce::Routes;
 use carom::config::caution::cautions;
-use carom::config::certs::{Found, Store};
+use carom::config::certs::Found;
 use carom::config::file::{self, Config, Listen};
 use carom::config::report::Report;
 use carom::config::{default_certs_path, default_routes_path, routes};
@@ -22,7 +21,7 @@ use carom::table::Table;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Serve;
-use super::follow::Follow;
+use super::follow::{Follow, Shelf};
 
 /// Why `serve` did not serve: what to say, and how to exit.
 pub(super) struct Failure {
@@ -35,8 +34,9 @@ pub(super) struct Told {
     pub(super) config: Config,
     pub(super) routes: PathBuf,
     pub(super) listen: Vec<Listen>,
-    /// The folder of certificates, where an address speaks TLS.
+    /// The folder of certificates, where an address speaks TLS or one is named.
     pub(super) certs: Option<PathBuf>,
+    self_signed: bool,
 }
 
 /// The configuration is wrong.
@@ -75,8 +75,12 @@ impl Told {
         let listen = listen.unwrap_or_else(|| vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80).into()]);
         let named = serve.certs.or_else(|| config.certs.clone());
         let speaks_tls = listen.iter().any(|listen| listen.tls);
-        let certs = speaks_tls.then(|| named.unwrap_or_else(|| default_certs_path(&routes)));
-        Ok(Self { config, routes, listen, certs })
+        if serve.tls_self_signed && !speaks_tls {
+            let text = "carom: --tls-self-signed without an address that speaks TLS\nhelp: --tls '[::]:443'".to_owned();
+            return Err(Failure { text, code: WRONG });
+        }
+        let certs = if speaks_tls { named.or_else(|| Some(default_certs_path(&routes))) } else { named };
+        Ok(Self { config, routes, listen, certs, self_signed: serve.tls_self_signed })
     }
 
     /// Where it listens.
@@ -98,10 +102,11 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     let workers = serve.workers;
     let told = Told::by(serve)?;
     let addresses = told.addresses();
-    let Told { config, routes: path, listen, certs } = told;
+    let Told { config, routes: path, listen, certs, self_signed } = told;
     let (bytes, table) = routes::load(&path, &addresses).map_err(|report| wrong(&report))?;
-    let mut store = certs.map(|folder| Store::new(folder, config.default_cert.clone()));
-    let found = store.as_mut().map(|store| first_certificates(store, &table)).transpose()?;
+    let certs = certs.filter(|_| listen.iter().any(|listen| listen.tls));
+    let mut shelf = certs.map(|folder| Shelf::new(folder, config.default_cert.clone(), self_signed));
+    let found = shelf.as_mut().map(|shelf| first_certificates(shelf, &table)).transpose()?;
     let certificates = found.as_ref().map(|found| Arc::clone(&found.certificates)).unwrap_or_default();
     let routes = Routes::new(table.with_certificates(certificates));
 
@@ -127,7 +132,7 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         let _ = write!(ready, "\n{caution}");
     }
     let listening = proxy.addresses().to_vec();
-    Ok(Running { proxy, follow: Follow::new(path, bytes, listening, routes, store.zip(found)), log, ready })
+    Ok(Running { proxy, follow: Follow::new(path, bytes, listening, routes, shelf.zip(found)), log, ready })
 }
 
 fn configuration(path: Option<&Path>) -> Result<Config, Report> {
@@ -217,17 +222,21 @@ fn ready(addresses: &[SocketAddr], listen: &[Listen], path: &Path, table: &Table
 }
 
 /// The certificates to begin with. What is wrong with some of them is said, and the others are served.
-fn first_certificates(store: &mut Store, table: &Table) -> Result<Found, Failure> {
-    let found = store.read(table, SystemTime::now());
-    if found.certificates.all().is_empty() && found.problems.iter().any(|trouble| trouble.file == store.folder()) {
+fn first_certificates(shelf: &mut Shelf, table: &Table) -> Result<Found, Failure> {
+    let found = shelf.read(table);
+    let folder = found.problems.iter().find(|trouble| trouble.file == shelf.folder());
+    if let Some(trouble) = folder.filter(|_| found.certificates.all().is_empty()) {
         let help = "help: name the folder with --certs, or a site's own with tls = { cert = …, key = … }";
-        return Err(Failure { text: format!("carom: {}\n{help}", found.problems[0]), code: WRONG });
+        return Err(Failure { text: format!("carom: {trouble}\n{help}"), code: WRONG });
     }
     for trouble in found.problems.iter().chain(&found.expiring) {
         say!("carom: {trouble}");
     }
     if found.certificates.all().is_empty() {
-        say!("carom: {} has no certificate yet: every TLS client is turned away", store.folder().display());
+        say!("carom: {} has no certificate yet: every TLS client is turned away", shelf.folder().display());
+    }
+    if let Some(how) = shelf.how_to_trust() {
+        say!("{how}");
     }
     Ok(found)
 }

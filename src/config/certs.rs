@@ -343,7 +343,7 @@ enum Unfit {
 }
 
 /// A day as people write it: `2027-02-01`.
-pub(crate) fn day(time: SystemTime) -> String {
+pub fn day(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(time).to_string().chars().take(10).collect()
 }
 

@@ -70,9 +70,10 @@ impl Watch {
         Self::of(Subject::Places(places), Pace::MANY, running).with_events()
     }
 
-    /// Watches these in place of those.
-    pub fn move_to(&mut self, places: Places) {
+    /// Watches these in place of those. `running` is the list of what is applied of them.
+    pub fn move_to(&mut self, places: Places, running: Vec<u8>) {
         self.subject = Subject::Places(places);
+        self.settling = Settling::new(Pace::MANY, Some(running));
         self.unread = true;
         self.next_poll = Instant::now();
     }

@@ -1,3 +1,4 @@
 //! What keeps a proxy well and visible, off the data path.
 
 pub mod access;
+pub mod local;

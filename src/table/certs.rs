@@ -106,6 +106,12 @@ impl Certificate {
         &self.files
     }
 
+    /// The certificate itself, without its chain.
+    pub(crate) fn leaf(&self) -> &CertificateDer<'static> {
+        // There is one: `new` has read it.
+        &self.key.cert[0]
+    }
+
     /// Whether it is the same one, whatever files it came from.
     pub fn is_same(&self, other: &Self) -> bool {
         self.key.cert == other.key.cert
@@ -246,6 +252,16 @@ pub(crate) fn sections(text: &[u8]) -> impl Iterator<Item = Result<(SectionKind,
             _ => bad("it is not PEM: a section can't be decoded"),
         })
     })
+}
+
+/// The certificates of a PEM file.
+pub(crate) fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, BadCertificate> {
+    let certificate = |section: Result<(SectionKind, Vec<u8>), BadCertificate>| match section {
+        Ok((SectionKind::Certificate, der)) => Some(Ok(CertificateDer::from(der))),
+        Ok(_) => None,
+        Err(bad) => Some(Err(bad)),
+    };
+    sections(text).filter_map(certificate).collect()
 }
 
 /// A private key that can sign.

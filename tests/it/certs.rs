@@ -1,11 +1,13 @@
 //! Certificates: which one a name gets, and what becomes of files that change.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::support::carom::{BINARY, run};
 use crate::support::tls::{self, leaf, pem};
 use crate::support::{Carom, Client, Origin};
 
@@ -251,4 +253,73 @@ fn saving_again_and_again_fails_no_handshake() {
         assert!(client.join().unwrap() > 0);
     }
     assert_eq!(kept.get("a.test", "/").status(), 200);
+}
+
+/// Runs a verb in a folder with these routes and certificates.
+fn verb(routes: &str, certs: &[(&str, String)], arguments: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("routes.toml"), routes).unwrap();
+    std::fs::create_dir(folder.path().join("certs")).unwrap();
+    for (file, pem) in certs {
+        std::fs::write(folder.path().join("certs").join(file), pem).unwrap();
+    }
+    run(Command::new(BINARY).args(arguments).current_dir(folder.path()))
+}
+
+#[test]
+fn check_says_which_sites_have_none_and_which_are_no_sites() {
+    let routes = "\"a.test\" = 1\n\"b.test\" = 1\n\"x.w.test\" = 1\n\"*.v.test\" = 1\n\"*.u.test\" = 1\n";
+    let certs = [
+        ("a.pem", pem(&["a.test", "www.a.test"])),
+        ("w.pem", pem(&["*.w.test"])),
+        ("v.pem", pem(&["*.v.test"])),
+        ("old.pem", pem(&["old.test", "*.old.test"])),
+    ];
+    let (code, said) = verb(routes, &certs, &["check", "--certs", "certs"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("no certificate: b.test (routes.toml:2)"), "{said}");
+    assert!(said.contains("no certificate: *.u.test (routes.toml:5)"), "{said}");
+    assert_eq!(said.matches("no certificate").count(), 2, "{said}");
+    assert!(said.contains("of no site: certs/old.pem (old.test, *.old.test)"), "{said}");
+    assert_eq!(said.matches("of no site").count(), 1, "{said}");
+
+    let broken = [("a.pem", pem(&["a.test"]).replace("-----END", "----END"))];
+    let (code, said) = verb("\"a.test\" = 1\n", &broken, &["check", "--tls", "8443"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("certs/a.pem: it is"), "{said}");
+    let (code, said) = verb("\"a.test\" = 1\n", &broken, &["check"]);
+    assert_eq!(code, Some(0), "without TLS nobody looks: {said}");
+}
+
+#[test]
+fn explain_names_the_certificate() {
+    let certs = [("a.pem", pem(&["a.test"]))];
+    let (code, said) = verb("\"*\" = 1\n", &certs, &["explain", "https://a.test/", "--certs", "certs"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("shown   a.test   certs/a.pem, until "), "{said}");
+    let (_, said) = verb("\"*\" = 1\n", &certs, &["explain", "https://b.test/", "--certs", "certs"]);
+    assert!(said.contains("unrecognized_name"), "{said}");
+}
+
+#[test]
+fn self_signed_certificates_are_made_for_the_routed_names_and_for_new_ones() {
+    let a = Origin::named("a");
+    let folder = tempfile::tempdir().unwrap();
+    let routes = format!("\"a.test\" = {0}\n\"*.w.test\" = {0}\n", a.port());
+    std::fs::write(folder.path().join("routes.toml"), &routes).unwrap();
+    let arguments = ["serve", "routes.toml", "--tls", "127.0.0.1:0", "--tls-self-signed", "--workers", "1"];
+    let carom = Carom::in_folder(folder, &arguments);
+    assert!(carom.said(0).iter().any(|line| line.contains("--cacert certs/local/ca.pem")), "{:?}", carom.said(0));
+    let authority = carom.folder().join("certs/local/ca.pem");
+    let get = |name: &str| {
+        let config = tls::config_trusting(&std::fs::read(&authority).unwrap());
+        tls::try_connect(carom.tls_address(), name, config).map(|mut client| client.get(name, "/1").status())
+    };
+    assert_eq!((get("a.test").unwrap(), get("x.w.test").unwrap()), (200, 200));
+    assert_eq!(get("127.0.0.1").unwrap(), 404);
+    assert!(get("b.test").is_err());
+    carom.reroute(&format!("{routes}\"b.test\" = {}\n", a.port()));
+    assert_eq!(get("b.test").unwrap(), 200);
+    let mode = std::fs::metadata(carom.folder().join("certs/local/ca.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use crate::support::tls::{connect, pem};
 use crate::support::{Client, Origin, request};
 
 /// An example that runs until it is dropped.
@@ -88,4 +89,19 @@ fn socket_io_sends_polling_and_sockets_to_the_same_server() {
     assert_eq!(client.response_head().status(), 101);
     client.send("2probe");
     client.expect("2probe");
+}
+
+#[test]
+fn tls_shows_each_name_its_certificate() {
+    let (a, b) = (Origin::named("a"), Origin::named("b"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, pem(&[name])).unwrap();
+        file.display().to_string()
+    };
+    let arguments = [file("a.test"), a.port().to_string(), file("b.test"), b.port().to_string()];
+    let example = Example::run("tls", &arguments);
+    assert_eq!(connect(example.address, "a.test").get("a.test", "/1").text(), "a GET /1");
+    assert_eq!(connect(example.address, "b.test").get("b.test", "/2").text(), "b GET /2");
 }

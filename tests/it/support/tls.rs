@@ -134,6 +134,15 @@ pub fn config(versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
     builder.with_root_certificates(roots).with_no_client_auth()
 }
 
+/// A client that trusts this authority, in PEM.
+pub fn config_trusting(authority: &[u8]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    builder.with_root_certificates(roots).with_no_client_auth()
+}
+
 /// Connects and shakes hands.
 #[track_caller]
 pub fn connect(address: SocketAddr, name: &str) -> Client {
