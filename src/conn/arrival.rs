@@ -18,16 +18,16 @@ pub(crate) struct Arrival {
     /// The address that it connected to, where that is not this connection's own. Boxed: few have one, and every connection
     /// holds room for it.
     pub(crate) server: Option<Box<SocketAddr>>,
-    pub(super) over: Over,
+    /// Behind a pointer: every connection holds room for it.
+    pub(super) over: Option<Arc<Over>>,
 }
 
-/// What a client's connection is made of.
-#[derive(Clone, Debug)]
+/// What a client's connection is made of, where it is not plain HTTP that is meant so.
+#[derive(Debug)]
 pub(crate) enum Over {
-    Plain,
     /// Plain HTTP on a port that speaks TLS: nothing is served over it.
     Mistaken,
-    Tls(Arc<Shown>),
+    Tls(Shown),
 }
 
 /// What a TLS client asked for, and what it was shown.
@@ -41,7 +41,7 @@ pub(crate) struct Shown {
 impl Arrival {
     /// Of a client that has connected to us itself.
     pub(crate) fn directly(peer: SocketAddr) -> Self {
-        Self { client: peer, server: None, over: Over::Plain }
+        Self { client: peer, server: None, over: None }
     }
 
     /// What a backend is told of it that wants to know. `stream` is its connection to us.
@@ -52,16 +52,16 @@ impl Arrival {
 
     /// Of one that came through a proxy.
     pub(super) fn proxied(ends: Ends) -> Self {
-        Self { client: ends.client, server: Some(Box::new(ends.server)), over: Over::Plain }
+        Self { client: ends.client, server: Some(Box::new(ends.server)), over: None }
     }
 
     /// The same client, over this.
     pub(super) fn over(self, over: Over) -> Self {
-        Self { over, ..self }
+        Self { over: Some(Arc::new(over)), ..self }
     }
 
     pub(super) fn is_tls(&self) -> bool {
-        matches!(self.over, Over::Tls(_))
+        matches!(self.over.as_deref(), Some(Over::Tls(_)))
     }
 
     /// `http` or `https`.
@@ -71,10 +71,10 @@ impl Arrival {
 
     /// Why a request for this host may not come this way, if it may not.
     pub(super) fn refusal(&self, host: Option<&Host>) -> Option<Refusal> {
-        match (&self.over, host) {
+        match (self.over.as_deref()?, host) {
             (Over::Mistaken, _) => Some(Refusal::PlainHttp),
             (Over::Tls(shown), Some(host)) if !shown.is_for(host) => Some(Refusal::Misdirected),
-            (Over::Tls(_) | Over::Plain, _) => None,
+            (Over::Tls(_), _) => None,
         }
     }
 }

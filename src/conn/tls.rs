@@ -132,7 +132,7 @@ pub(super) async fn establish(
                 _ => Negotiated::Http1,
             };
             let stream = Stream::Tls(Box::new(TlsStream::Server(stream)));
-            Some((stream, arrival.over(Over::Tls(Arc::new(shown))), negotiated))
+            Some((stream, arrival.over(Over::Tls(shown)), negotiated))
         }
         Ok(Err(failure)) => {
             failure.tell(arrival.client, worker);

@@ -4,6 +4,7 @@
 //! names there has to be a certificate, and sees to it.
 
 use std::fs::{self, OpenOptions, Permissions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -82,9 +83,10 @@ impl Local {
         }
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let mut params = params(Vec::new(), now, AUTHORITY_VALID)?;
-        // Told from an earlier one by its time: what that one has signed is then made anew.
-        let time = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-        params.distinguished_name.push(DnType::CommonName, format!("carom local authority {time}"));
+        // Told from an earlier one by its key: what that one has signed is then made anew.
+        let mut hasher = DefaultHasher::new();
+        key.public_key_raw().hash(&mut hasher);
+        params.distinguished_name.push(DnType::CommonName, format!("carom local authority {:x}", hasher.finish()));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let pem = params.self_signed(&key).map_err(io::Error::other)?.pem();
