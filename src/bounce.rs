@@ -182,10 +182,14 @@ impl Target {
     /// not shared between clients.
     #[must_use]
     pub fn send_proxy(mut self, version: ProxyVersion) -> Self {
-        if let Ok(place) = &mut self.0 {
-            place.link.send_proxy = Some(version);
+        match &mut self.0 {
+            Ok(place) if place.link.http2 => Self(Err("a PROXY header speaks of one client, and HTTP/2 carries many")),
+            Ok(place) => {
+                place.link.send_proxy = Some(version);
+                self
+            }
+            Err(_) => self,
         }
-        self
     }
 }
 
@@ -349,5 +353,7 @@ mod tests {
             assert!(Target::from(text).0.is_err(), "{text}");
         }
         assert!(Target::from(0).0.is_err());
+        assert!(Target::from("h2c://a.test").send_proxy(ProxyVersion::V1).0.is_err());
+        assert!(Target::from("https://a.test").send_proxy(ProxyVersion::V1).0.is_ok());
     }
 }

@@ -18,6 +18,8 @@
 //! 6. The connection goes back to wait, closes, or has become a `conn::tunnel`. [`record`] tells what happened to those
 //!    who log: `ops::access`.
 //!
+//! A TLS connection that asks for somebody else's name is carried by `conn::passthrough` instead, as it is.
+//!
 //! What the operator writes becomes a table in [`config`], certificates included, which also notices each save and says what it
 //! changes.
 //!

@@ -13,7 +13,7 @@ pub struct Record<'a> {
     pub time: SystemTime,
     /// The peer of the connection that it came on.
     pub client: SocketAddr,
-    /// As sent; empty where the head could not be read.
+    /// As sent; empty where the head could not be read, `-` for a TLS connection that was passed through.
     pub method: &'a [u8],
     /// In compared form; empty where there is none.
     pub host: &'a str,

@@ -14,9 +14,9 @@ use carom::config::caution::cautions;
 use carom::config::certs::Store;
 use carom::config::report::Report;
 use carom::config::routes;
-use carom::table::Table;
 use carom::table::certs::Certificates;
 use carom::table::pattern::HostPattern;
+use carom::table::{Action, Table};
 
 /// Checks the files that `serve` would read, and prints what is found: 0 when they are fine, 1 when not.
 pub(super) fn run(serve: Serve) -> ExitCode {
@@ -61,7 +61,9 @@ fn certificates(folder: PathBuf, default: Option<Box<str>>, table: &Table, route
 fn without(table: &Table, certificates: &Certificates, routes: &Path) -> Vec<String> {
     let mut said = HashSet::new();
     let mut lines = Vec::new();
-    for (route, patterns) in table.lines() {
+    // What is passed through is the business of its backend.
+    let ours = table.lines().filter(|(route, _)| !matches!(route.action, Action::PassThrough(_)));
+    for (route, patterns) in ours {
         for host in patterns.iter().map(|pattern| &pattern.host) {
             let has_one = match host {
                 HostPattern::Exact(name) => certificates.covering(name).is_some(),

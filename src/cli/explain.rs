@@ -148,6 +148,9 @@ fn explained(asked: &Asked, table: &Table, file: &str) -> (String, bool) {
 fn shown(asked: &Asked, table: &Table) -> String {
     let certificates = table.certificates();
     let name = Some(asked.host.name()).filter(|_| !asked.host.is_address());
+    if table.pass_through(name.map(|_| &asked.host)).is_some() {
+        return "whatever its backend has: the connection is passed through".to_owned();
+    }
     let Some(certificate) = certificates.find(name) else {
         return "no certificate: the handshake fails with unrecognized_name".to_owned();
     };
@@ -159,7 +162,7 @@ fn shown(asked: &Asked, table: &Table) -> String {
 /// What the next request would get.
 fn next(action: &Action, asked: &Asked) -> Option<String> {
     match action {
-        Action::Forward(site) => {
+        Action::Forward(site) | Action::PassThrough(site) => {
             let backend = site.peek()?.backend.to_string();
             Some(match (site.instances().len(), site.balance()) {
                 (1, _) => backend,

@@ -204,7 +204,9 @@ fn until(certificate: &Certificate) -> String {
 
 fn same_action(old: &Action, new: &Action) -> bool {
     match (old, new) {
-        (Action::Forward(old), Action::Forward(new)) => std::sync::Arc::ptr_eq(old, new) || same_site(old, new),
+        (Action::Forward(old), Action::Forward(new)) | (Action::PassThrough(old), Action::PassThrough(new)) => {
+            std::sync::Arc::ptr_eq(old, new) || same_site(old, new)
+        }
         (Action::Redirect(old), Action::Redirect(new)) => old == new,
         (Action::Respond(old), Action::Respond(new)) => old == new,
         _ => false,
@@ -226,6 +228,7 @@ fn same_site(old: &Site, new: &Site) -> bool {
 pub fn describe(action: &Action) -> String {
     match action {
         Action::Forward(site) => describe_site(site),
+        Action::PassThrough(site) => format!("passthrough {}", describe_site(site)),
         Action::Redirect(redirect) => format!("redirect {} {}", redirect.status, redirect.to),
         Action::Respond(answer) => describe_answer(answer),
     }
@@ -354,6 +357,7 @@ mod tests {
             ("8001", "{ to = [{ to = 8001, weight = 2 }, 8002] }", "~ a 8001 → 8001 (weight 2), 8002"),
             ("[1, 2]", "{ to = [1, { to = 2, backup = true }] }", "~ a 1, 2 → 1, 2 (backup)"),
             ("[1, 2]", "{ to = [1, 2], balance = \"least-connections\" }", "~ a 1, 2 → 1, 2 by least-connections"),
+            ("{ to = 1, https = \"redirect\" }", "{ passthrough = 1 }", "~ a 1 → passthrough 1"),
             ("1", "{ redirect = \"https://b.test\" }", "~ a 1 → redirect 308 https://b.test"),
             (
                 "{ respond = { status = 410, body = \"gone\" } }",

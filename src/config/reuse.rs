@@ -24,7 +24,8 @@ impl<'p> Known<'p> {
     pub(super) fn from(previous: Option<&'p Table>) -> Self {
         let mut known = Self { backends: HashMap::new(), sites: HashMap::new() };
         for (route, patterns) in previous.into_iter().flat_map(Table::lines) {
-            let (Action::Forward(site), Some(first)) = (&route.action, patterns.first()) else {
+            let (Action::Forward(site) | Action::PassThrough(site), Some(first)) = (&route.action, patterns.first())
+            else {
                 continue;
             };
             known.sites.insert(first, site);

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::table::backend::Backend;
-use crate::table::https::Https;
-use crate::table::pattern::Pattern;
+use crate::table::https::{Https, Plain};
+use crate::table::link::Link;
+use crate::table::pattern::{HostPattern, Pattern};
 use crate::table::site::{Balance, HEAVIEST, Instance, MOST_INSTANCES, Site};
 use crate::table::target::{self, Written};
 use crate::table::{Action, Route, Table};
@@ -81,12 +82,15 @@ struct Resolver<'a> {
 #[derive(Default)]
 struct Said<'a> {
     to: Option<&'a Entry<'a>>,
+    passthrough: Option<&'a Entry<'a>>,
     also: Option<&'a Entry<'a>>,
     balance: Option<&'a Entry<'a>>,
     link: link::Said<'a>,
     redirect: Option<&'a Entry<'a>>,
     respond: Option<&'a Entry<'a>>,
     https: Https,
+    /// A key that is about TLS which ends here.
+    ends_here: Option<&'a Entry<'a>>,
 }
 
 impl<'a> Resolver<'a> {
@@ -106,6 +110,7 @@ impl<'a> Resolver<'a> {
                 self.entry(entry, line);
             }
         }
+        self.paths_of_connections();
     }
 
     fn entry(&mut self, entry: &'a Entry<'a>, line: u32) {
@@ -126,6 +131,10 @@ impl<'a> Resolver<'a> {
                 self.site(own.as_ref(), instances, Balance::default())
             }
         };
+        if let Some(Action::PassThrough(_)) = action {
+            // Its backend speaks TLS alone.
+            https.plain.get_or_insert(Plain::Redirected);
+        }
         // A key that is wrong has been said; the rest of the line was read for what else is.
         let (Some(_), Some(action)) = (own, action.or_else(|| self.stand_in())) else {
             return;
@@ -150,9 +159,19 @@ impl<'a> Resolver<'a> {
         let mut problems = Vec::new();
         let (path, https) = (self.path, &mut said.https);
         ROUTE.read(entries, &mut problems, hint, |key, entry, problems| match key {
-            "https" => https.plain = noted(https::plain(&entry.node), problems),
-            "hsts" => https.hsts = https::hsts(&entry.node, problems),
-            "tls" => https.own = https::own(&entry.node, path, problems),
+            "https" => {
+                https.plain = noted(https::plain(&entry.node), problems);
+                said.ends_here = said.ends_here.or((https.plain == Some(Plain::Allowed)).then_some(entry));
+            }
+            "hsts" => {
+                https.hsts = https::hsts(&entry.node, problems);
+                said.ends_here = Some(entry);
+            }
+            "tls" => {
+                https.own = https::own(&entry.node, path, problems);
+                said.ends_here = Some(entry);
+            }
+            "passthrough" => said.passthrough = Some(entry),
             "to" => said.to = Some(entry),
             "also" => said.also = Some(entry),
             "balance" => said.balance = Some(entry),
@@ -206,10 +225,10 @@ impl<'a> Resolver<'a> {
     }
 
     fn table_action(&mut self, said: &Said<'a>, entry: &'a Entry<'a>, own: Option<&Pattern>) -> Option<Action> {
-        let mut given = [said.to, said.redirect, said.respond].into_iter().flatten();
+        let mut given = [said.to, said.passthrough, said.redirect, said.respond].into_iter().flatten();
         let Some(first) = given.next() else {
             self.problems.push(
-                Problem::at(&entry.key_span, "a route needs one of `to`, `redirect` and `respond`")
+                Problem::at(&entry.key_span, "a route needs one of `to`, `passthrough`, `redirect` and `respond`")
                     .help("to = 8001, for a port on this machine"),
             );
             return None;
@@ -219,11 +238,13 @@ impl<'a> Resolver<'a> {
                 Problem::at(&second.key_span, format!("`{}` and `{}` in one route", first.key, second.key))
                     .label("either this")
                     .and(&first.key_span, "or this")
-                    .help("a route has exactly one of `to`, `redirect` and `respond`"),
+                    .help("a route has exactly one of `to`, `passthrough`, `redirect` and `respond`"),
             );
         }
         let balance = self.balance(said);
-        for of_targets in [said.balance, said.link.any()].into_iter().flatten().filter(|_| said.to.is_none()) {
+        for of_targets in
+            [said.balance, said.link.any()].into_iter().flatten().filter(|_| said.to.or(said.passthrough).is_none())
+        {
             let what = format!("`{}` is for routes with `to`", of_targets.key);
             self.problems.push(Problem::at(&of_targets.key_span, what));
         }
@@ -234,7 +255,63 @@ impl<'a> Resolver<'a> {
             return answer::respond(&respond.node, &mut self.problems).map(Action::Respond);
         }
         let instances = self.instances(&first.node, &said.link);
-        self.site(own, instances, balance)
+        match said.to {
+            Some(_) => self.site(own, instances, balance),
+            None => self.pass_through(first, said, own, instances, balance),
+        }
+    }
+
+    /// A route whose TLS connections are somebody else's.
+    fn pass_through(
+        &mut self,
+        key: &'a Entry<'a>,
+        said: &Said<'a>,
+        own: Option<&Pattern>,
+        instances: Option<Vec<Instance>>,
+        balance: Balance,
+    ) -> Option<Action> {
+        let site = self.known.site(own?, instances?, balance);
+        let speaks = |link: &Link| link.tls.is_some() || link.http2;
+        if site.instances().iter().any(|instance| speaks(instance.backend.link())) {
+            let problem =
+                Problem::at(&key.node.span, "what is passed through stays what it is, whatever a target speaks");
+            self.problems.push(problem.help("an address alone: passthrough = \"10.0.0.9:443\""));
+        }
+        if let Some(key) = said.ends_here {
+            let what = format!("`{}` is for connections that end here, and these are passed through", key.key);
+            self.problems.push(Problem::at(&key.key_span, what));
+        }
+        Some(Action::PassThrough(site))
+    }
+
+    /// Says which keys have a path though what they cover is a connection, which has none.
+    fn paths_of_connections(&mut self) {
+        let passes = |route: &Route| matches!(route.action, Action::PassThrough(_));
+        let whole: Vec<&HostPattern> = self
+            .table
+            .lines()
+            .filter(|(route, _)| passes(route))
+            .flat_map(|(_, patterns)| patterns.iter().map(|pattern| &pattern.host))
+            .collect();
+        if whole.is_empty() {
+            return;
+        }
+        let mut problems = Vec::new();
+        for (route, patterns) in self.table.lines() {
+            for pattern in patterns.iter().filter(|pattern| pattern.path.is_some()) {
+                let what = match passes(route) {
+                    true => "a connection that is passed through has no path",
+                    false if whole.contains(&&pattern.host) => {
+                        "this host's connections are passed through: nobody sees a path"
+                    }
+                    false => continue,
+                };
+                let entry = self.entries.iter().find(|entry| entry.key.as_ref() == &*route.name);
+                let span = entry.map_or(0..0, |entry| place(entry, pattern, false));
+                problems.push(Problem::at(&span, what).help("name the bare host"));
+            }
+        }
+        self.problems.append(&mut problems);
     }
 
     fn balance(&mut self, said: &Said<'a>) -> Balance {
@@ -390,6 +467,7 @@ const ROUTE: Keys = Keys {
     of: "a route",
     known: &[
         "to",
+        "passthrough",
         "also",
         "balance",
         "send_proxy",

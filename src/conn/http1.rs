@@ -359,6 +359,8 @@ impl Connection {
                     }
                     Action::Redirect(redirect) => self.redirect(exchange, redirect).await,
                     Action::Respond(fixed) => self.respond(exchange, fixed).await,
+                    // Its backend answers on a connection that begins with its name, and we have no say in that.
+                    Action::PassThrough(_) => return Err(Refusal::Misdirected),
                 }
             }
             Destination::Redirect(redirect) => self.redirect(exchange, &redirect).await,
@@ -714,12 +716,7 @@ impl Notes {
     }
 
     fn cut(&mut self, why: Cut) {
-        let fault = match why {
-            Cut::Backend => Fault::Backend,
-            Cut::ClientGone | Cut::ClientGarbled | Cut::IdleTimeout => Fault::Client,
-            Cut::Draining => Fault::Operator,
-        };
-        self.reason = Some((why.code(), fault));
+        self.reason = Some((why.code(), why.fault()));
     }
 }
 

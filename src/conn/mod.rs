@@ -7,6 +7,7 @@ mod answer;
 mod arrival;
 mod http1;
 mod http2;
+mod passthrough;
 mod plain;
 mod proxied;
 pub(crate) mod tls;

@@ -21,6 +21,7 @@ use tokio_rustls::{StartHandshake, TlsStream, server};
 use crate::certify::Certify;
 use crate::conn::arrival::{Arrival, Over, Shown};
 use crate::conn::http1::LAST_CALL;
+use crate::conn::passthrough::Passage;
 use crate::conn::worker::Worker;
 use crate::http::host::Host;
 use crate::net::buffer::Buffer;
@@ -42,6 +43,21 @@ pub(crate) struct Tls {
 pub(super) enum Negotiated {
     Http1,
     Http2,
+}
+
+/// What a connection has become.
+pub(super) enum Established {
+    /// One that carries HTTP.
+    Http(Stream, Arrival, Negotiated),
+    /// One that is somebody else's.
+    Passed(Passage, Arrival),
+}
+
+/// What is done about a client's first message.
+enum Answered {
+    Done(Box<server::TlsStream<TcpStream>>, Shown),
+    /// Nothing: it is for a backend.
+    Passed(Passage),
 }
 
 /// Why a handshake failed.
@@ -117,22 +133,26 @@ pub(super) async fn establish(
     tls: &Tls,
     worker: &Worker,
     ticket: &Ticket,
-) -> Option<(Stream, Arrival, Negotiated)> {
+) -> Option<Established> {
     ticket.attend().await;
     ticket.arm(worker.shared.settings.timeouts.handshake);
     match first_byte(&stream, ticket).await {
         First::Tls => {}
-        First::Http => return Some((Stream::Tcp(stream), arrival.over(Over::Mistaken), Negotiated::Http1)),
+        First::Http => {
+            let arrival = arrival.over(Over::Mistaken);
+            return Some(Established::Http(Stream::Tcp(stream), arrival, Negotiated::Http1));
+        }
         First::Nothing => return None,
     }
     match ticket.until_due(pin!(handshake(stream, tls, worker))).await {
-        Ok(Ok((stream, shown))) => {
+        Ok(Ok(Answered::Passed(passage))) => Some(Established::Passed(passage, arrival)),
+        Ok(Ok(Answered::Done(stream, shown))) => {
             let negotiated = match stream.get_ref().1.alpn_protocol() {
                 Some(HTTP2) => Negotiated::Http2,
                 _ => Negotiated::Http1,
             };
-            let stream = Stream::Tls(Box::new(TlsStream::Server(stream)));
-            Some((stream, arrival.over(Over::Tls(shown)), negotiated))
+            let stream = Stream::Tls(Box::new(TlsStream::Server(*stream)));
+            Some(Established::Http(stream, arrival.over(Over::Tls(shown)), negotiated))
         }
         Ok(Err(failure)) => {
             failure.tell(arrival.client, worker);
@@ -170,16 +190,16 @@ async fn first_byte(stream: &TcpStream, ticket: &Ticket) -> First {
     first
 }
 
-async fn handshake(
-    mut stream: TcpStream,
-    tls: &Tls,
-    worker: &Worker,
-) -> Result<(server::TlsStream<TcpStream>, Shown), Failure> {
+async fn handshake(mut stream: TcpStream, tls: &Tls, worker: &Worker) -> Result<Answered, Failure> {
     let mut raw = worker.buffers.get();
     let accepted = hello(&mut stream, &mut raw).await;
+    let asked = accepted.as_ref().ok().map(|accepted| accepted.client_hello().server_name().map(compared));
+    if let Some(route) = asked.as_ref().and_then(|name| tls.certify.pass_through(name.as_deref())) {
+        let name = asked.flatten();
+        return Ok(Answered::Passed(Passage { stream: Stream::Tcp(stream), hello: raw, name, route }));
+    }
     worker.buffers.give(raw);
-    let accepted = accepted?;
-    let name = accepted.client_hello().server_name().map(compared);
+    let (accepted, name) = (accepted?, asked.flatten());
     let Some(certificate) = tls.certify.certificate(name.as_deref()) else {
         // It goes into an empty socket; one that does not take it has nobody behind it.
         let _ = stream.try_write(&UNRECOGNIZED_NAME);
@@ -187,7 +207,7 @@ async fn handshake(
     };
     let config = tls.config(&certificate);
     let stream = StartHandshake::from_parts(accepted, stream).into_stream(config).await.map_err(Failure::Broken)?;
-    Ok((stream, Shown { certificate, name }))
+    Ok(Answered::Done(Box::new(stream), Shown { certificate, name }))
 }
 
 /// Reads the client's first message, however it is split. The bytes stay in `raw` as they came.

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,8 +19,8 @@ use tokio::time::{sleep, timeout};
 use crate::bounce::Decide;
 use crate::conn::arrival::Arrival;
 use crate::conn::http1::Connection;
-use crate::conn::tls::{self, Negotiated, Tls};
-use crate::conn::{http2, proxied};
+use crate::conn::tls::{self, Established, Negotiated, Tls};
+use crate::conn::{http2, passthrough, proxied};
 use crate::net::buffer::Buffer;
 use crate::net::deadline::{Sweep, TICK, Ticket};
 use crate::net::listen::BACKLOG;
@@ -244,12 +245,15 @@ impl Worker {
             let beginning = Box::pin(begin(stream, peer, speaks, worker, ticket));
             spawn_local(async move {
                 match beginning.await {
-                    Some((mut connection, Negotiated::Http1)) => {
+                    Some(Begun::Http(mut connection, Negotiated::Http1)) => {
                         if let Some(early) = connection.serve().await {
                             Box::pin(serve_http2(connection, Some(early))).await;
                         }
                     }
-                    Some((connection, Negotiated::Http2)) => Box::pin(serve_http2(connection, None)).await,
+                    Some(Begun::Http(connection, Negotiated::Http2)) => {
+                        Box::pin(serve_http2(connection, None)).await;
+                    }
+                    Some(Begun::Passed(carrying)) => carrying.await,
                     None => {}
                 }
                 drop(guest);
@@ -330,6 +334,13 @@ impl Worker {
     }
 }
 
+/// What a connection has become.
+enum Begun {
+    Http(Connection, Negotiated),
+    /// It is somebody else's, and is carried by this.
+    Passed(Pin<Box<dyn Future<Output = ()>>>),
+}
+
 /// Does what comes before HTTP. `None`: the connection has ended over it.
 async fn begin(
     stream: TcpStream,
@@ -337,16 +348,23 @@ async fn begin(
     speaks: Speaks,
     worker: Rc<Worker>,
     ticket: Ticket,
-) -> Option<(Connection, Negotiated)> {
+) -> Option<Begun> {
     let arrival = match speaks.proxy_protocol {
         false => Arrival::directly(peer),
         true => proxied::arrival(&stream, peer, &worker, &ticket).await?,
     };
-    let (stream, arrival, negotiated) = match &worker.shared.tls {
+    let established = match &worker.shared.tls {
         Some(tls) if speaks.tls => tls::establish(stream, arrival, tls, &worker, &ticket).await?,
-        _ => (Stream::Tcp(stream), arrival, Negotiated::Http1),
+        _ => Established::Http(Stream::Tcp(stream), arrival, Negotiated::Http1),
     };
-    Some((Connection::new(stream, arrival, worker, ticket), negotiated))
+    Some(match established {
+        Established::Http(stream, arrival, negotiated) => {
+            Begun::Http(Connection::new(stream, arrival, worker, ticket), negotiated)
+        }
+        Established::Passed(passage, arrival) => {
+            Begun::Passed(Box::pin(async move { passthrough::carry(passage, &arrival, &worker, &ticket).await }))
+        }
+    })
 }
 
 /// Serves a connection that speaks HTTP/2. `early` is what has been read of it.

@@ -102,7 +102,7 @@ impl Refusal {
             Self::BodyTimeout          => (408, "Request Timeout", "body-timeout", Client, "the request body did not arrive in time"),
             Self::BodyTooLarge         => (413, "Content Too Large", "body-too-large", Client, "the request body is larger than this server allows"),
             Self::TargetTooLong        => (414, "URI Too Long", "target-too-long", Client, "the address is longer than this server allows"),
-            Self::Misdirected          => (421, "Misdirected Request", "misdirected", Client, "this connection's certificate is not for this host"),
+            Self::Misdirected          => (421, "Misdirected Request", "misdirected", Client, "requests for this host need a connection of their own"),
             Self::HeadTooLarge         => (431, "Request Header Fields Too Large", "head-too-large", Client, "the request head is larger than this server allows"),
             Self::BadDecision(why)     => (500, "Internal Server Error", "bad-decision", Operator, why),
             Self::UnknownProtocol      => (501, "Not Implemented", "unknown-protocol", Client, "this server carries no such protocol over HTTP/2"),
@@ -153,6 +153,15 @@ impl Cut {
             Self::ClientGarbled => "malformed-body",
             Self::IdleTimeout => "idle-timeout",
             Self::Draining => "draining",
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn fault(self) -> Fault {
+        match self {
+            Self::Backend => Fault::Backend,
+            Self::ClientGone | Self::ClientGarbled | Self::IdleTimeout => Fault::Client,
+            Self::Draining => Fault::Operator,
         }
     }
 }

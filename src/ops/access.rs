@@ -208,6 +208,7 @@ fn pretty(out: &mut Vec<u8>, record: &Record<'_>, color: bool) -> io::Result<()>
     }
     let style = if color { style(record) } else { anstyle::Style::new() };
     match record.status {
+        0 if record.reason.is_none() => write!(out, " {style}passed through{style:#}")?,
         0 => write!(out, " {style}no answer{style:#}")?,
         status => write!(out, " {style}{status}{style:#}")?,
     }
@@ -233,7 +234,7 @@ fn shown(bytes: &[u8]) -> String {
 fn style(record: &Record<'_>) -> anstyle::Style {
     let color = match (record.status, record.reason) {
         (_, Some((_, Fault::Backend))) | (500.., _) => anstyle::AnsiColor::Red,
-        (400..500, _) | (0, _) => anstyle::AnsiColor::Yellow,
+        (400..500, _) | (0, Some(_)) => anstyle::AnsiColor::Yellow,
         (300..400, _) => anstyle::AnsiColor::Cyan,
         _ => anstyle::AnsiColor::Green,
     };

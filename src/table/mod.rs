@@ -46,6 +46,8 @@ pub struct Route {
 pub enum Action {
     /// It is forwarded to one of the site's instances.
     Forward(Arc<Site>),
+    /// A TLS connection that asks for its host goes to one of the site's instances as it is, and no request is seen.
+    PassThrough(Arc<Site>),
     /// The client is sent elsewhere.
     Redirect(Redirect),
     /// The client gets this answer.
@@ -178,6 +180,12 @@ impl Table {
         self.any.as_ref()
     }
 
+    /// The route that passes on the TLS connections of clients that ask for this host, or for none, if one does.
+    pub fn pass_through(&self, host: Option<&Host>) -> Option<&Arc<Route>> {
+        // A connection has no path.
+        self.find(host, b"/").filter(|route| matches!(route.action, Action::PassThrough(_)))
+    }
+
     /// Every route, in the order of the file.
     pub fn routes(&self) -> &[Arc<Route>] {
         &self.routes
@@ -200,10 +208,10 @@ impl Table {
         self
     }
 
-    /// Every site that is forwarded to, once each time that a route names it.
+    /// Every site that something is forwarded to, once each time that a route names it.
     pub fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
         self.routes.iter().filter_map(|route| match &route.action {
-            Action::Forward(site) => Some(site),
+            Action::Forward(site) | Action::PassThrough(site) => Some(site),
             Action::Redirect(_) | Action::Respond(_) => None,
         })
     }

@@ -58,6 +58,9 @@ mod reload;
 /// The PROXY protocol, from a proxy in front and to a backend behind.
 mod proxy_protocol;
 
+/// TLS connections that are passed through.
+mod passthrough;
+
 /// Backends behind TLS.
 mod tls_behind;
 

@@ -108,6 +108,15 @@ impl Setup {
         self
     }
 
+    /// Like [`Setup::proxied`], and TLS behind the header, with a certificate.
+    pub fn proxied_tls(mut self, trust: &str, file: &str, pem: impl ToString) -> Self {
+        self.listen.clear();
+        self.certs.push((file.to_owned(), pem.to_string()));
+        self.config(&format!(
+            "[[listen]]\naddress = \"127.0.0.1:0\"\nproxy_protocol = true\ntls = true\n[forwarded]\ntrust = [{trust}]"
+        ))
+    }
+
     /// Puts the routes behind two symbolic links, as a mounted Kubernetes volume has them:
     /// `routes.toml → ..data/routes.toml`, `..data → ..first`.
     pub fn link_folder(mut self) -> Self {

@@ -1,5 +1,6 @@
 //! Certificates, all of one authority that is made anew for each run, and clients that trust nobody else.
 
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -152,7 +153,18 @@ pub fn connect(address: SocketAddr, name: &str) -> Client {
 
 /// Connects and shakes hands like this, or says why it could not.
 pub fn try_connect(address: SocketAddr, name: &str, config: ClientConfig) -> Result<Client, std::io::Error> {
-    let mut socket = TcpStream::connect(address)?;
+    shake(TcpStream::connect(address)?, name, config)
+}
+
+/// Connects, sends these bytes and shakes hands.
+#[track_caller]
+pub fn connect_behind(address: SocketAddr, bytes: &[u8], name: &str) -> Client {
+    let mut socket = TcpStream::connect(address).expect("connect");
+    socket.write_all(bytes).expect("send");
+    shake(socket, name, config(rustls::ALL_VERSIONS)).unwrap_or_else(|error| panic!("no TLS for {name}: {error}"))
+}
+
+fn shake(mut socket: TcpStream, name: &str, config: ClientConfig) -> Result<Client, std::io::Error> {
     socket.set_read_timeout(Some(PATIENCE))?;
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut session = ClientConnection::new(Arc::new(config), name).map_err(std::io::Error::other)?;
