@@ -293,6 +293,7 @@ impl Connection {
     /// Reads a head, whole, before the deadline that is set. `None` when the client has gone without a request.
     async fn read_head(&mut self, exchange: &mut Exchange) -> Option<Result<(), Refusal>> {
         let (stream, limits) = (&mut self.stream, &self.worker.shared.settings.limits);
+        let may_be_http2 = self.may_be_http2;
         let reading = pin!(async {
             let mut seen = 0;
             loop {
@@ -302,6 +303,8 @@ impl Connection {
                     match exchange.head.parse(bytes, limits) {
                         Ok(Parsed::Whole) => return Some(Ok(())),
                         Ok(Parsed::Partial) => {}
+                        // Not all of it has come.
+                        Err(_) if may_be_http2 && HTTP2_PREFACE.starts_with(bytes) && bytes != HTTP2_PREFACE => {}
                         Err(refusal) => return Some(Err(refusal)),
                     }
                 }

@@ -174,6 +174,14 @@ impl Streams {
     /// The client does not want it any more.
     fn taken_back(&self) {
         self.taken_back.set(self.taken_back.get().saturating_add(1));
+        self.wake();
+    }
+
+    /// Lets the connection look at what has changed.
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
     }
 }
 
@@ -188,10 +196,8 @@ impl Drop for Open {
     fn drop(&mut self) {
         let left = self.0.open.get() - 1;
         self.0.open.set(left);
-        if left == 0
-            && let Some(waker) = &*self.0.waker.borrow()
-        {
-            waker.wake_by_ref();
+        if left == 0 {
+            self.0.wake();
         }
     }
 }

@@ -13,6 +13,7 @@
 //! | [`support::client`] | a client that does as it is told and reads strictly |
 //! | [`support::http2`] | a client of HTTP/2 that does as it should |
 //! | [`support::tls`] | certificates, and clients that speak TLS |
+//! | [`support::frames`] | a client of HTTP/2 that does as wrongly as it is told |
 //! | [`support::http2_origin`] | a backend that speaks HTTP/2 |
 //! | [`support::wire`] | HTTP/1 as both of them read it: an own reader that takes nothing odd |
 #![allow(
@@ -69,6 +70,12 @@ mod stop;
 
 /// HTTP/2 in front: what each stream becomes, what is refused, limits and floods.
 mod http2;
+
+/// Frames that are wrong, and those that are right: RFC 9113 section by section.
+mod http2_frames;
+
+/// What one HTTP/2 connection may take, and that one request does not hold back another.
+mod http2_limits;
 
 /// HTTP/2 behind: gRPC's four kinds of calls, one connection for many, and its end.
 mod http2_behind;
