@@ -10,10 +10,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
-use rustls::server::{Accepted, Acceptor, NoServerSessionStorage};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{self, cipher_suite as suites};
+use rustls::server::{Accepted, Acceptor, ClientHello, NoServerSessionStorage};
 use rustls::sign::SingleCertAndKey;
+use rustls::{CipherSuite, ServerConfig, SupportedCipherSuite};
 use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{StartHandshake, TlsStream, server};
@@ -78,6 +79,26 @@ enum First {
     Nothing,
 }
 
+/// What messages are encrypted by, what is wanted most first.
+const CIPHERS: [SupportedCipherSuite; 9] = [
+    suites::TLS13_AES_128_GCM_SHA256,
+    suites::TLS13_AES_256_GCM_SHA384,
+    CHACHA[0],
+    suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    suites::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    suites::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    suites::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+    CHACHA[1],
+    CHACHA[2],
+];
+
+/// Those that are quick without hardware for AES.
+const CHACHA: [SupportedCipherSuite; 3] = [
+    suites::TLS13_CHACHA20_POLY1305_SHA256,
+    suites::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    suites::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+];
+
 /// The port of `https://` where none is said (RFC 9110 section 4.2.2).
 pub(super) const HTTPS: u16 = 443;
 
@@ -95,12 +116,14 @@ const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 impl Tls {
     pub(crate) fn new(certify: Arc<dyn Certify>, ports: &[u16]) -> io::Result<Self> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = CryptoProvider { cipher_suites: CIPHERS.to_vec(), ..aws_lc_rs::default_provider() };
+        let provider = Arc::new(provider);
         let builder = ServerConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
         // Each handshake gets its own in place of this one.
         let nobody = Arc::new(rustls::server::ResolvesServerCertUsingSni::new());
         let mut config = builder.with_no_client_auth().with_cert_resolver(nobody);
+        config.ignore_client_order = true;
         config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
         // Sessions are resumed by tickets alone: what is remembered is remembered by clients.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -119,8 +142,13 @@ impl Tls {
         self.certify.certificate(Some(host.name())).is_some_and(|certificate| certificate.covers(host.name()))
     }
 
-    fn config(&self, certificate: &Certificate) -> Arc<ServerConfig> {
+    /// How to shake hands with a client, of which this is the first message.
+    fn config(&self, hello: &ClientHello<'_>, certificate: &Certificate) -> Arc<ServerConfig> {
         let mut config = self.config.clone();
+        // A client that wants this one most has no AES in its hardware: there the others cost it several times as much.
+        let known = |suite: &&CipherSuite| CIPHERS.iter().any(|known| known.suite() == **suite);
+        let first = hello.cipher_suites().iter().find(known);
+        config.ignore_client_order = !first.is_some_and(|suite| CHACHA.iter().any(|chacha| chacha.suite() == *suite));
         config.cert_resolver = Arc::new(SingleCertAndKey::from(Arc::clone(certificate.key())));
         Arc::new(config)
     }
@@ -205,7 +233,7 @@ async fn handshake(mut stream: TcpStream, tls: &Tls, worker: &Worker) -> Result<
         let _ = stream.try_write(&UNRECOGNIZED_NAME);
         return Err(Failure::NoCertificate(name));
     };
-    let config = tls.config(&certificate);
+    let config = tls.config(&accepted.client_hello(), &certificate);
     let stream = StartHandshake::from_parts(accepted, stream).into_stream(config).await.map_err(Failure::Broken)?;
     Ok(Answered::Done(Box::new(stream), Shown { certificate, name }))
 }

@@ -300,3 +300,20 @@ fn uploads_and_tunnels_work_over_tls() {
     client.half_close();
     assert_eq!(client.drain(), End::Fin);
 }
+
+#[test]
+fn an_idle_client_over_tls_costs_little() {
+    let a = Origin::named("a");
+    let carom = Carom::to(a.port()).tls("a.pem", pem(&["a.test"])).start();
+    let mut warm: Vec<_> = (0..100).map(|_| carom.tls_client("a.test")).collect();
+    for client in &mut warm {
+        assert_eq!(client.get("a.test", "/").status(), 200);
+    }
+    let before = carom.memory();
+    let mut idle: Vec<_> = (0..500).map(|_| carom.tls_client("a.test")).collect();
+    for client in &mut idle {
+        assert_eq!(client.get("a.test", "/").status(), 200);
+    }
+    let each = carom.memory().saturating_sub(before) / idle.len();
+    assert!(each < 12_000, "an idle client costs {each} bytes");
+}
