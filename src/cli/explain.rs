@@ -12,8 +12,8 @@ use carom::config::certs::{Store, day};
 use carom::config::diff::describe;
 use carom::config::routes;
 use carom::http::host::Host;
+use carom::table::balance::Balance;
 use carom::table::pattern::{HostPattern, Pattern};
-use carom::table::site::Balance;
 use carom::table::{Action, Route, Table};
 
 use super::Serve;
@@ -163,11 +163,13 @@ fn shown(asked: &Asked, table: &Table) -> String {
 fn next(action: &Action, asked: &Asked) -> Option<String> {
     match action {
         Action::Forward(site) | Action::PassThrough(site) => {
-            let backend = site.peek()?.backend.to_string();
-            Some(match (site.instances().len(), site.balance()) {
-                (1, _) => backend,
-                (_, Balance::RoundRobin) => format!("{backend}, in turn"),
-                (_, Balance::LeastConnections) => format!("{backend}, when no other has fewer requests"),
+            let backend = site.peek().map(|instance| instance.backend.to_string());
+            Some(match (backend, site.balance()) {
+                (Some(backend), _) if site.instances().len() == 1 => backend,
+                (Some(backend), Balance::LeastConnections) => format!("{backend}, when no other has fewer requests"),
+                (Some(backend), _) => format!("{backend}, in turn"),
+                (None, Balance::Hash(by)) => format!("the one that {by} hashes to"),
+                (None, _) => "of two at random, the one with fewer requests".to_owned(),
             })
         }
         Action::Redirect(redirect) => {

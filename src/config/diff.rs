@@ -5,12 +5,13 @@ use std::fmt::{self, Write};
 use hashbrown::HashMap;
 
 use crate::table::backend::Address;
+use crate::table::balance::Balance;
 use crate::table::certs::{Certificate, Certificates};
 use crate::table::https::{Https, Plain};
 use crate::table::link::ProxyVersion;
 use crate::table::pattern::Pattern;
 use crate::table::secure::Roots;
-use crate::table::site::{Balance, Instance, Site};
+use crate::table::site::{Instance, Site};
 use crate::table::{Action, Answer, Route, Table};
 
 use super::certs::day;
@@ -244,8 +245,10 @@ fn describe_site(site: &Site) -> String {
         })
         .collect();
     let balance = match site.balance() {
-        Balance::RoundRobin => "",
-        Balance::LeastConnections => " by least-connections",
+        Balance::RoundRobin => String::new(),
+        Balance::LeastConnections => " by least-connections".to_owned(),
+        Balance::RandomTwo => " by random-two".to_owned(),
+        Balance::Hash(by) => format!(" by hash of {by}"),
     };
     format!("{}{balance}", targets.join(", "))
 }
@@ -358,6 +361,12 @@ mod tests {
             ("[1, 2]", "{ to = [1, { to = 2, backup = true }] }", "~ a 1, 2 → 1, 2 (backup)"),
             ("[1, 2]", "{ to = [1, 2], balance = \"least-connections\" }", "~ a 1, 2 → 1, 2 by least-connections"),
             ("{ to = 1, https = \"redirect\" }", "{ passthrough = 1 }", "~ a 1 → passthrough 1"),
+            ("[1, 2]", "{ to = [1, 2], balance = \"random-two\" }", "~ a 1, 2 → 1, 2 by random-two"),
+            (
+                "{ to = [1, 2], balance = \"hash\" }",
+                "{ to = [1, 2], balance = { hash = \"cookie:uid\" } }",
+                "~ a 1, 2 by hash of the client's address → 1, 2 by hash of the cookie uid",
+            ),
             ("1", "{ redirect = \"https://b.test\" }", "~ a 1 → redirect 308 https://b.test"),
             (
                 "{ respond = { status = 410, body = \"gone\" } }",

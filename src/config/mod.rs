@@ -5,6 +5,7 @@
 //! Serving is not its business: it publishes nothing.
 
 mod answer;
+mod balance;
 pub mod caution;
 pub mod certs;
 pub mod diff;

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::table::backend::{Address, Backend};
+use crate::table::balance::Balance;
 use crate::table::link::Link;
 use crate::table::pattern::Pattern;
-use crate::table::site::{Balance, Instance, Site};
+use crate::table::site::{Instance, Site};
 use crate::table::{Action, Table};
 
 /// The backends and sites that are known while a table is built.
@@ -52,7 +53,7 @@ impl<'p> Known<'p> {
     /// The site of a route: the running one where nothing of it has changed.
     pub(super) fn site(&self, pattern: &Pattern, instances: Vec<Instance>, balance: Balance) -> Arc<Site> {
         match self.sites.get(pattern) {
-            Some(site) if site.balance() == balance && same(site.instances(), &instances) => Arc::clone(site),
+            Some(site) if *site.balance() == balance && same(site.instances(), &instances) => Arc::clone(site),
             _ => Arc::new(Site::new(instances, balance)),
         }
     }

@@ -9,10 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::table::backend::Backend;
+use crate::table::balance::{Balance, By};
 use crate::table::https::{Https, Plain};
 use crate::table::link::Link;
 use crate::table::pattern::{HostPattern, Pattern};
-use crate::table::site::{Balance, HEAVIEST, Instance, MOST_INSTANCES, Site};
+use crate::table::site::{HEAVIEST, Instance, MOST_INSTANCES, Site};
 use crate::table::target::{self, Written};
 use crate::table::{Action, Route, Table};
 
@@ -22,7 +23,7 @@ use super::node::{Entry, Node, Value};
 use super::report::{Problem, Report};
 use super::reuse::Known;
 use super::text::Text;
-use super::{answer, dotted, from_json, from_toml, https, names};
+use super::{answer, balance, dotted, from_json, from_toml, https, names};
 
 /// Reads and resolves the routes file; gives its bytes too, for the watch to know what is applied.
 ///
@@ -241,7 +242,8 @@ impl<'a> Resolver<'a> {
                     .help("a route has exactly one of `to`, `passthrough`, `redirect` and `respond`"),
             );
         }
-        let balance = self.balance(said);
+        let balance =
+            said.balance.map_or_else(Balance::default, |entry| balance::read(&entry.node, &mut self.problems));
         for of_targets in
             [said.balance, said.link.any()].into_iter().flatten().filter(|_| said.to.or(said.passthrough).is_none())
         {
@@ -270,6 +272,10 @@ impl<'a> Resolver<'a> {
         instances: Option<Vec<Instance>>,
         balance: Balance,
     ) -> Option<Action> {
+        if let (Balance::Hash(by @ (By::Header(_) | By::Cookie(_))), Some(entry)) = (&balance, said.balance) {
+            let problem = Problem::at(&entry.node.span, format!("nobody sees {by} of what is passed through"));
+            self.problems.push(problem.help("hash = \"client\""));
+        }
         let site = self.known.site(own?, instances?, balance);
         let speaks = |link: &Link| link.tls.is_some() || link.http2;
         if site.instances().iter().any(|instance| speaks(instance.backend.link())) {
@@ -312,25 +318,6 @@ impl<'a> Resolver<'a> {
             }
         }
         self.problems.append(&mut problems);
-    }
-
-    fn balance(&mut self, said: &Said<'a>) -> Balance {
-        let Some(balance) = said.balance else {
-            return Balance::default();
-        };
-        let span = &balance.node.span;
-        let problem = match balance.node.text("a way to choose") {
-            Ok("round-robin") => return Balance::RoundRobin,
-            Ok("least-connections") => return Balance::LeastConnections,
-            Ok(later) if LATER_BALANCES.contains(&later) => {
-                Problem::at(span, format!("not yet: balance \"{later}\"")).help(names::did_you_mean("", BALANCES))
-            }
-            Ok(other) => Problem::at(span, format!("no way to choose is called \"{other}\""))
-                .help(names::did_you_mean(other, BALANCES)),
-            Err(problem) => problem.help(names::did_you_mean("", BALANCES)),
-        };
-        self.problems.push(problem);
-        Balance::default()
     }
 
     fn site(&self, own: Option<&Pattern>, instances: Option<Vec<Instance>>, balance: Balance) -> Option<Action> {
@@ -503,12 +490,6 @@ const TARGET: Keys = Keys {
     ],
     later: &["health", "max_connections"],
 };
-
-/// The ways to choose.
-const BALANCES: &[&str] = &["round-robin", "least-connections"];
-
-/// Those that will come.
-const LATER_BALANCES: &[&str] = &["random", "hash", "ip-hash", "sticky", "least-time", "first", "two-choices"];
 
 /// The most further hosts of one route.
 const MOST_ALSO: usize = 10_000;

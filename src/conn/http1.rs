@@ -97,15 +97,15 @@ enum Followed {
 
 /// The backends that a request may go to.
 enum Choice<'a> {
-    /// The instances of a site, each once.
-    Site(&'a Site, Tried),
+    /// The instances of a site, each once; with what the request is chosen by.
+    Site(&'a Site, Tried, u64),
     One(Option<Arc<Backend>>),
 }
 
 impl Choice<'_> {
     fn next(&mut self) -> Option<Arc<Backend>> {
         match self {
-            Self::Site(site, tried) => site.pick(tried).map(|instance| Arc::clone(&instance.backend)),
+            Self::Site(site, tried, key) => site.pick(tried, *key).map(|instance| Arc::clone(&instance.backend)),
             Self::One(backend) => backend.take(),
         }
     }
@@ -358,7 +358,10 @@ impl Connection {
                 }
                 match &route.action {
                     Action::Forward(site) => {
-                        return self.forward(exchange, Choice::Site(site, Tried::default()), changes, notes).await;
+                        let head = Head::new(exchange.from_client.data(), &exchange.head);
+                        let key = site.balance().key(Some(&head), self.arrival.client.ip());
+                        let choice = Choice::Site(site, Tried::default(), key);
+                        return self.forward(exchange, choice, changes, notes).await;
                     }
                     Action::Redirect(redirect) => self.redirect(exchange, redirect).await,
                     Action::Respond(fixed) => self.respond(exchange, fixed).await,

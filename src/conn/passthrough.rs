@@ -94,8 +94,9 @@ async fn reach(
     outcome: &mut Outcome,
 ) -> Result<(Stream, Claim), Refusal> {
     let mut tried = Tried::default();
+    let key = site.balance().key(None, arrival.client.ip());
     let mut last = Refusal::NoBackend;
-    while let Some(instance) = site.pick(&mut tried) {
+    while let Some(instance) = site.pick(&mut tried, key) {
         let backend = &instance.backend;
         let claim = backend.claim();
         outcome.backend = Some(Arc::clone(backend));

@@ -7,6 +7,7 @@
 //! for each label of the longest wildcard, and one binary search among the host's paths.
 
 pub mod backend;
+pub mod balance;
 pub mod certs;
 pub mod https;
 pub mod link;

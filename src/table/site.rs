@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::backend::Backend;
+use super::balance::{self, Balance};
 
 /// The most that one instance may weigh against another.
 pub const HEAVIEST: u16 = 256;
@@ -19,6 +20,8 @@ pub struct Site {
     round: Vec<u8>,
     /// Shared by all workers, so that turns are exact whatever worker a request lands on.
     next: AtomicUsize,
+    /// Each instance's address as [`balance::hash`] has it.
+    hashes: Vec<u64>,
     balance: Balance,
 }
 
@@ -33,16 +36,6 @@ pub struct Instance {
     pub backup: bool,
 }
 
-/// How the next instance is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Balance {
-    /// In turn, by weight.
-    #[default]
-    RoundRobin,
-    /// The one with the fewest requests in flight for its weight; in turn among equals.
-    LeastConnections,
-}
-
 /// Which instances a request has already tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried(u64);
@@ -55,7 +48,8 @@ impl Site {
             instance.weight = instance.weight.clamp(1, HEAVIEST);
         }
         let round = round_of(&instances);
-        Self { instances, round, next: AtomicUsize::new(0), balance }
+        let hashes = instances.iter().map(|i| balance::hash(i.backend.to_string().as_bytes())).collect();
+        Self { instances, round, next: AtomicUsize::new(0), hashes, balance }
     }
 
     /// Its instances, in the order of the file.
@@ -64,18 +58,20 @@ impl Site {
     }
 
     /// How it chooses.
-    pub fn balance(&self) -> Balance {
-        self.balance
+    pub fn balance(&self) -> &Balance {
+        &self.balance
     }
 
     /// The next instance for a request, marked as tried; `None` when every one has been.
-    /// Backups come when all others have been tried.
-    pub fn pick(&self, tried: &mut Tried) -> Option<&Instance> {
+    /// Backups come when all others have been tried. `key` is what [`Balance::key`] makes of the request.
+    pub(crate) fn pick(&self, tried: &mut Tried, key: u64) -> Option<&Instance> {
         let index = match self.instances.len() {
             1 if tried.0 == 0 => 0,
             _ => match self.balance {
                 Balance::RoundRobin => self.in_turn(*tried),
-                Balance::LeastConnections => self.least_busy(*tried),
+                Balance::LeastConnections => self.least_busy(*tried, self.take_turn()?),
+                Balance::RandomTwo => self.of_two(*tried),
+                Balance::Hash(_) => self.nearest(*tried, key),
             }
             .or_else(|| self.backup(*tried))?,
         };
@@ -83,17 +79,17 @@ impl Site {
         self.instances.get(index)
     }
 
-    /// The instance that the next request would get, without taking the turn.
+    /// The instance that the next request would get, without taking the turn; `None` where that depends on the request, or
+    /// on chance.
     pub fn peek(&self) -> Option<&Instance> {
-        match self.round.as_slice() {
-            [] => self.instances.first(),
-            round => {
-                let turn = self.next.load(Ordering::Relaxed) % round.len();
-                match self.balance {
-                    Balance::RoundRobin => self.instances.get(usize::from(round[turn])),
-                    Balance::LeastConnections => self.instances.get(self.least_busy_from(turn, Tried::default())?),
-                }
-            }
+        if self.round.is_empty() || self.instances.len() == 1 {
+            return self.instances.first();
+        }
+        let turn = self.next.load(Ordering::Relaxed) % self.round.len();
+        match self.balance {
+            Balance::RoundRobin => self.instances.get(usize::from(self.round[turn])),
+            Balance::LeastConnections => self.instances.get(self.least_busy(Tried::default(), turn)?),
+            Balance::RandomTwo | Balance::Hash(_) => None,
         }
     }
 
@@ -104,21 +100,48 @@ impl Site {
             .find(|&index| !tried.has(index))
     }
 
-    fn least_busy(&self, tried: Tried) -> Option<usize> {
-        let first = self.take_turn()?;
-        self.least_busy_from(first, tried)
+    /// The first of the least busy, beginning with whose turn it is.
+    fn least_busy(&self, tried: Tried, turn: usize) -> Option<usize> {
+        let (first, count) = (usize::from(self.round[turn]), self.instances.len());
+        (0..count)
+            .map(|step| (first + step) % count)
+            .filter(|&i| self.may_serve(i, tried))
+            .min_by_key(|&i| self.load(i))
     }
 
-    fn least_busy_from(&self, first: usize, tried: Tried) -> Option<usize> {
-        let load = |index: usize| {
-            let instance = &self.instances[index];
-            // Scaled so that the integer division by the weight keeps small differences.
-            instance.backend.in_flight() * 1024 / usize::from(instance.weight)
-        };
-        (0..self.round.len())
-            .map(|step| usize::from(self.round[(first + step) % self.round.len()]))
-            .filter(|&index| !tried.has(index))
-            .min_by_key(|&index| load(index))
+    fn of_two(&self, tried: Tried) -> Option<usize> {
+        let one = self.at_random(tried)?;
+        let other = self.at_random(Tried(tried.0 | 1 << one)).unwrap_or(one);
+        if self.load(other) < self.load(one) { Some(other) } else { Some(one) }
+    }
+
+    fn at_random(&self, tried: Tried) -> Option<usize> {
+        let may_serve = || (0..self.instances.len()).filter(|&index| self.may_serve(index, tried));
+        let weight = |index: usize| u32::from(self.instances[index].weight);
+        let total: u32 = may_serve().map(weight).sum();
+        let mut left = fastrand::u32(..total.max(1));
+        may_serve().find(|&index| {
+            let (rest, over) = left.overflowing_sub(weight(index));
+            left = rest;
+            over
+        })
+    }
+
+    fn nearest(&self, tried: Tried, key: u64) -> Option<usize> {
+        let distance = |index: usize| balance::distance(key, self.hashes[index], self.instances[index].weight);
+        (0..self.instances.len())
+            .filter(|&index| self.may_serve(index, tried))
+            .min_by(|&one, &other| distance(one).total_cmp(&distance(other)))
+    }
+
+    fn may_serve(&self, index: usize, tried: Tried) -> bool {
+        !self.instances[index].backup && !tried.has(index)
+    }
+
+    /// Scaled so that the integer division by the weight keeps small differences.
+    fn load(&self, index: usize) -> usize {
+        let instance = &self.instances[index];
+        instance.backend.in_flight() * 1024 / usize::from(instance.weight)
     }
 
     fn backup(&self, tried: Tried) -> Option<usize> {
@@ -172,6 +195,7 @@ fn gcd(a: i64, b: i64) -> i64 {
 mod tests {
     use super::*;
     use crate::table::backend::Address;
+    use crate::table::balance::By;
 
     fn site(weights: &[(u16, bool)], balance: Balance) -> Site {
         let instances = weights
@@ -184,7 +208,7 @@ mod tests {
 
     fn ports(site: &Site, turns: usize) -> Vec<u16> {
         (0..turns)
-            .map(|_| match site.pick(&mut Tried::default()).unwrap().backend.address() {
+            .map(|_| match site.pick(&mut Tried::default(), 0).unwrap().backend.address() {
                 Address::Port(port) => *port - 8000,
                 _ => unreachable!(),
             })
@@ -208,7 +232,7 @@ mod tests {
         let site = site(&[(1, true), (1, false), (3, false)], Balance::RoundRobin);
         let mut tried = Tried::default();
         let mut order = Vec::new();
-        while let Some(instance) = site.pick(&mut tried) {
+        while let Some(instance) = site.pick(&mut tried, 0) {
             order.push(instance.backup);
         }
         assert_eq!(order, [false, false, true]);
@@ -218,7 +242,7 @@ mod tests {
     #[test]
     fn a_site_of_backups_only_still_serves() {
         let site = site(&[(1, true), (1, true)], Balance::RoundRobin);
-        assert!(site.pick(&mut Tried::default()).is_some());
+        assert!(site.pick(&mut Tried::default(), 0).is_some());
     }
 
     #[test]
@@ -228,5 +252,87 @@ mod tests {
         assert_eq!(ports(&site, 4), [2, 2, 2, 2]);
         drop(busy);
         assert_eq!(ports(&site, 4), [1, 2, 1, 2]);
+    }
+
+    fn chosen(site: &Site, key: u64, tried: &mut Tried) -> u16 {
+        let instance = site.pick(tried, key).unwrap();
+        match instance.backend.address() {
+            Address::Port(port) => *port - 8000,
+            _ => unreachable!(),
+        }
+    }
+
+    /// How often each instance is chosen, by so many keys.
+    fn shares(site: &Site, keys: u64) -> Vec<u64> {
+        let mut shares = vec![0; site.instances().len()];
+        for key in 0..keys {
+            let port = chosen(site, balance::hash(&key.to_le_bytes()), &mut Tried::default());
+            shares[usize::from(port) - 1] += 1;
+        }
+        shares
+    }
+
+    /// Whether counts are as expected: 16.3 is what chi-square exceeds once in a thousand with three degrees of freedom.
+    fn fits(counts: &[u64], weights: &[u64]) -> bool {
+        let (total, parts) = (counts.iter().sum::<u64>() as f64, weights.iter().sum::<u64>() as f64);
+        let expected = weights.iter().map(|&weight| total * weight as f64 / parts);
+        counts.iter().zip(expected).map(|(&count, e)| (count as f64 - e).powi(2) / e).sum::<f64>() < 16.3
+    }
+
+    #[test]
+    fn keys_are_spread_by_weight() {
+        let by = Balance::Hash(By::Client);
+        assert!(fits(&shares(&site(&[(1, false); 4], by.clone()), 20_000), &[1, 1, 1, 1]));
+        assert!(fits(&shares(&site(&[(1, false), (2, false), (5, false)], by.clone()), 20_000), &[1, 2, 5]));
+        assert!(!fits(&shares(&site(&[(1, false); 4], by), 20_000), &[2, 1, 1, 1]), "the test tells them apart");
+    }
+
+    #[test]
+    fn an_instance_that_comes_takes_its_share_and_moves_nobody_else() {
+        let four = site(&[(1, false); 4], Balance::Hash(By::Client));
+        let five = site(&[(1, false); 5], Balance::Hash(By::Client));
+        let mut moved = 0;
+        for key in 0..10_000_u64 {
+            let key = balance::hash(&key.to_le_bytes());
+            let before = chosen(&four, key, &mut Tried::default());
+            let after = chosen(&five, key, &mut Tried::default());
+            assert!(after == before || after == 5, "{before} → {after}");
+            moved += u64::from(after != before);
+        }
+        assert!((1_800..2_200).contains(&moved), "{moved} of 10,000");
+    }
+
+    #[test]
+    fn a_key_whose_instance_fails_goes_to_the_next_nearest_and_to_backups_last() {
+        let site = site(&[(1, false), (1, false), (1, true)], Balance::Hash(By::Client));
+        for key in 0..50 {
+            let mut tried = Tried::default();
+            let order: Vec<u16> = (0..3).map(|_| chosen(&site, key, &mut tried)).collect();
+            assert!(order[0] != order[1] && order[2] == 3, "{order:?}");
+            assert!(site.pick(&mut tried, key).is_none());
+        }
+    }
+
+    #[test]
+    fn of_two_at_random_the_less_busy_one_serves() {
+        let even = site(&[(1, false); 4], Balance::RandomTwo);
+        assert!(fits(&shares(&even, 20_000), &[1, 1, 1, 1]));
+        // Of six pairs of four, three have the busy one, which then never serves.
+        let _busy: Vec<_> = (0..10).map(|_| even.instances()[0].backend.claim()).collect();
+        let shares = shares(&even, 20_000);
+        assert_eq!(shares[0], 0);
+        assert!(fits(&shares[1..], &[1, 1, 1]), "{shares:?}");
+    }
+
+    #[test]
+    fn two_at_random_are_each_tried_once() {
+        let site = site(&[(3, false), (1, false), (2, false), (1, true)], Balance::RandomTwo);
+        for _ in 0..50 {
+            let mut tried = Tried::default();
+            let mut order: Vec<u16> = (0..4).map(|_| chosen(&site, 0, &mut tried)).collect();
+            assert_eq!(order.pop(), Some(4));
+            order.sort_unstable();
+            assert_eq!(order, [1, 2, 3]);
+        }
     }
 }

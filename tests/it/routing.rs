@@ -391,6 +391,65 @@ fn a_busy_instance_gets_less_under_least_connections() {
     }
 }
 
+#[test]
+fn a_hashed_key_finds_its_instance_again_and_others_only_when_it_is_gone() {
+    let origins: Vec<Origin> = ["a", "b", "c"].map(Origin::named).into();
+    let ports: Vec<String> = origins.iter().map(|origin| origin.port().to_string()).collect();
+    let routes = |ports: &[String]| {
+        let to = ports.join(", ");
+        format!(
+            "[\"field.test\"]\nto = [{to}]\nbalance = {{ hash = \"header:X-User\" }}\n\
+             [\"cookie.test\"]\nto = [{to}]\nbalance = {{ hash = \"cookie:uid\" }}\n\
+             [\"client.test\"]\nto = [{to}]\nbalance = \"hash\"\n"
+        )
+    };
+    let carom = Carom::serving(routes(&ports)).start();
+    let asked = |host: &str, field: String| {
+        let mut client = carom.client();
+        client.send(request("GET /", host, &[&field]));
+        client.response().text()
+    };
+    let users = || (0..30).map(|user| asked("field.test", format!("X-User: {user}"))).collect::<Vec<_>>();
+    let before = users();
+    for origin in ["a", "b", "c"] {
+        assert!(before.iter().any(|text| text.starts_with(origin)), "nobody of thirty at {origin}: {before:?}");
+    }
+    assert_eq!(users(), before);
+    let cookies: Vec<_> = (0..30).map(|user| asked("cookie.test", format!("Cookie: x=y; uid={user}"))).collect();
+    assert_eq!(cookies, before, "the same key is at the same instance, wherever it comes from");
+    let same = asked("client.test", "X-A: b".into());
+    assert!((0..5).all(|user| asked("client.test", format!("X-User: {user}")) == same));
+    // One goes: its users are spread, and nobody else moves.
+    carom.reroute(&routes(&ports[..2]));
+    for (before, after) in before.iter().zip(users()) {
+        assert!(before.starts_with('c') || *before == after, "{before} → {after}");
+    }
+}
+
+#[test]
+fn of_two_at_random_the_one_that_hangs_gets_no_more() {
+    let hanging = Origin::new(|conn| {
+        if conn.request().is_some() {
+            conn.wait_end();
+        }
+    });
+    let free = Origin::named("free");
+    let carom =
+        Carom::serving(format!("[\"a.test\"]\nto = [{}, {}]\nbalance = \"random-two\"\n", hanging.port(), free.port()))
+            .start();
+    let mut held = Vec::new();
+    while hanging.requests().is_empty() {
+        let mut client = carom.client();
+        client.send(request("GET /held", "a.test", &[]));
+        carom_or_hang(&hanging, &free, held.len() + 1);
+        held.push(client);
+    }
+    let mut client = carom.client();
+    for _ in 0..20 {
+        assert_eq!(client.get("a.test", "/").text(), "free GET /");
+    }
+}
+
 /// Waits until one of the two has seen as many requests as were sent.
 fn carom_or_hang(one: &Origin, two: &Origin, sent: usize) {
     crate::support::poll_until("a request at one of two backends", || one.lines().len() + two.lines().len() == sent);
