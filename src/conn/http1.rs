@@ -148,6 +148,8 @@ impl Connection {
     pub(crate) async fn serve(&mut self) -> Option<Buffer> {
         self.ticket.attend().await;
         let mut first = true;
+        // Once for each wait: what comes and is no byte of a request, half a record of TLS, does not prolong it.
+        self.ticket.arm(self.settings().timeouts.head);
         while self.awaits_request(first).await {
             let mut exchange = self.worker.exchange();
             match self.first_read(&mut exchange).await {
@@ -161,11 +163,18 @@ impl Connection {
                     continue;
                 }
             }
+            // The first head is due from accept on, any other from its first byte.
+            if !first {
+                self.ticket.arm(self.settings().timeouts.head);
+            }
             self.may_be_http2 = first && self.settings().http2.prior_knowledge;
             first = false;
             // Boxed for as long as it runs: what a request needs, a connection that waits for one need not hold.
             match Box::pin(self.requests(&mut exchange)).await {
-                Next::Keep => self.worker.recycle(exchange),
+                Next::Keep => {
+                    self.worker.recycle(exchange);
+                    self.ticket.arm(self.settings().timeouts.idle);
+                }
                 next => return Box::pin(self.end(next, exchange)).await,
             }
         }
@@ -201,10 +210,8 @@ impl Connection {
 
     /// Waits for the first byte of a request. Holds no buffer meanwhile.
     async fn awaits_request(&mut self, first: bool) -> bool {
-        let timeouts = &self.worker.shared.settings.timeouts;
         let mut draining = false;
         self.ticket.begin_idling();
-        self.ticket.arm(if first { timeouts.head } else { timeouts.idle });
         let comes = poll_fn(|cx| {
             if let Poll::Ready(readable) = self.stream.poll_readable(cx) {
                 return Poll::Ready(readable.is_ok());
@@ -220,10 +227,6 @@ impl Connection {
         })
         .await;
         self.ticket.end_idling();
-        // The first head is due from accept on, any other from its first byte.
-        if !first {
-            self.ticket.arm(timeouts.head);
-        }
         comes
     }
 

@@ -317,3 +317,26 @@ fn an_idle_client_over_tls_costs_little() {
     let each = carom.memory().saturating_sub(before) / idle.len();
     assert!(each < 12_000, "an idle client costs {each} bytes");
 }
+
+#[test]
+fn half_a_record_does_not_prolong_a_wait() {
+    let a = Origin::named("a");
+    let times = "[timeouts]\nhead = \"400ms\"\nidle = \"400ms\"";
+    let carom = Carom::to(a.port()).config(times).tls("a.pem", pem(&["a.test"])).start();
+    for requests in [0, 1] {
+        let mut client = carom.tls_client("a.test");
+        for _ in 0..requests {
+            assert_eq!(client.get("a.test", "/").status(), 200);
+        }
+        let begun = std::time::Instant::now();
+        // A record of 1,000 bytes, which comes a byte at a time.
+        let record = [&[23, 3, 3, 3, 232][..], &[0; 1000]].concat();
+        for byte in record {
+            if !client.try_send_below([byte]) {
+                break;
+            }
+            client.pause(25);
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
+    }
+}

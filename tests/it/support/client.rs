@@ -45,6 +45,11 @@ impl Client {
         self.wire.send(bytes.as_ref())
     }
 
+    /// Sends what is no TLS that anybody has agreed on, over a connection that speaks it.
+    pub fn try_send_below(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.wire.send_below(bytes.as_ref())
+    }
+
     /// Does nothing for a while: part of what this client does.
     pub fn pause(&mut self, millis: u64) {
         std::thread::sleep(Duration::from_millis(millis));

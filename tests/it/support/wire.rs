@@ -215,6 +215,14 @@ impl Wire {
         .is_ok()
     }
 
+    /// Sends bytes below TLS; `false` when the other side has gone.
+    pub fn send_below(&mut self, bytes: &[u8]) -> bool {
+        match &mut self.stream {
+            Stream::Tls(s) => s.sock.write_all(bytes).is_ok(),
+            _ => panic!("it is not TLS of a client"),
+        }
+    }
+
     /// Says that nothing more will be sent.
     pub fn half_close(&mut self) {
         match &mut self.stream {
