@@ -319,3 +319,93 @@ impl fmt::Debug for Certificate {
         f.debug_struct("Certificate").field("names", &self.names).field("files", &self.files).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate(names: &[&str], from: i32) -> Certificate {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Certificate::from_pem(format!("some text\n{}{pem}", key.serialize_pem()).as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_name_covers_itself_and_a_wildcard_one_label() {
+        let certificate = certificate(&["A.test", "*.W.test", "192.0.2.7", "2001:db8::1"], 2020);
+        for host in ["a.test", "x.w.test", "xn--bcher-kva.w.test", "192.0.2.7", "[2001:db8::1]"] {
+            assert!(certificate.covers(host), "{host}");
+        }
+        for host in ["b.test", "x.a.test", "w.test", "x.y.w.test", "*.w.test.x", "192.0.2.8", "[2001:db8::2]", ""] {
+            assert!(!certificate.covers(host), "{host}");
+        }
+        let below = |parent: &str| certificate.is_for(&HostPattern::Below(parent.into()));
+        assert!(below("w.test") && !below("test") && !below("a.test"));
+        assert!(!certificate.is_for(&HostPattern::Any));
+    }
+
+    #[test]
+    fn the_exact_name_the_wildcard_the_default() {
+        let certificates = [
+            certificate(&["*.w.test"], 2001),
+            certificate(&["a.w.test"], 2002),
+            certificate(&["b.test", "a.w.test"], 2003),
+            certificate(&["b.test"], 2002),
+        ];
+        let certificates = Certificates::of(certificates);
+        let year = |found: Option<&Arc<Certificate>>| {
+            let days = found?.not_before().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / (24 * 60 * 60);
+            Some(1970 + days * 10 / 3652)
+        };
+        for (name, want) in [
+            ("a.w.test", Some(2003)),
+            ("b.w.test", Some(2001)),
+            ("b.test", Some(2003)),
+            ("w.test", None),
+            ("x.b.w.test", None),
+            ("c.test", None),
+        ] {
+            assert_eq!(year(certificates.find(Some(name))), want, "{name}");
+        }
+        assert!(certificates.find(None).is_none());
+        assert_eq!(certificates.shown().count(), 2);
+        let default = Some(Arc::new(certificate(&["d.test"], 2010)));
+        let mut certificates = certificates.or(default);
+        assert_eq!((year(certificates.find(None)), year(certificates.find(Some("c.test")))), (Some(2010), Some(2010)));
+        assert!(certificates.covering("c.test").is_none());
+        // A site's own, for those of its hosts that it is for.
+        let own = Arc::new(certificate(&["b.test", "*.w.test"], 2000));
+        let hosts = ["b.test", "c.test"].map(|name| HostPattern::Exact(name.into()));
+        certificates.give(&own, hosts.iter());
+        for (name, want) in [("b.test", 2000), ("c.test", 2010), ("b.w.test", 2001)] {
+            assert_eq!(year(certificates.find(Some(name))), Some(want), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_certificate_says_why() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = |names: &[&str]| {
+            rcgen::CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap()
+        };
+        let pem = params(&["a.test"]).self_signed(&key).unwrap().pem();
+        let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        for (text, words) in [
+            (String::new(), "no private key"),
+            (pem.clone(), "no private key"),
+            (key.serialize_pem(), "no certificate"),
+            (pem.clone() + &other, "another certificate's"),
+            (params(&[]).self_signed(&key).unwrap().pem() + &key.serialize_pem(), "names no host"),
+            (pem[..pem.len() - 30].to_owned(), "cut off"),
+            (pem.replace("MII", "..."), "can't be decoded"),
+            ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned() + &other, "can't be read"),
+            (pem.clone() + "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "RSA, ECDSA and Ed25519"),
+        ] {
+            let why = Certificate::from_pem(text.as_bytes()).expect_err(words).to_string();
+            assert!(why.contains(words), "{words}: {why}");
+        }
+    }
+}
