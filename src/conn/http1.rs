@@ -103,9 +103,10 @@ enum Choice<'a> {
 }
 
 impl Choice<'_> {
-    fn next(&mut self) -> Option<Arc<Backend>> {
+    /// The next one, by that time.
+    fn next(&mut self, now: u64) -> Option<Arc<Backend>> {
         match self {
-            Self::Site(site, tried, key) => site.pick(tried, *key).map(|instance| Arc::clone(&instance.backend)),
+            Self::Site(site, tried, key) => site.pick(tried, *key, now).map(|instance| Arc::clone(&instance.backend)),
             Self::One(backend) => backend.take(),
         }
     }
@@ -403,7 +404,7 @@ impl Connection {
     ) -> Result<Followed, Refusal> {
         self.prepare(exchange, changes)?;
         let mut last = Refusal::NoBackend;
-        while let Some(backend) = choice.next() {
+        while let Some(backend) = choice.next(self.worker.now()) {
             let claim = backend.claim();
             notes.backend = Some(Arc::clone(&backend));
             let mut kept = self.kept(&backend, !exchange.head.is_idempotent);
@@ -416,12 +417,19 @@ impl Connection {
                     None => match self.connect(&backend).await {
                         Ok(stream) => stream,
                         Err(refusal) => {
+                            self.worker.failed(&backend, refusal.row().code);
                             last = refusal;
                             break;
                         }
                     },
                 };
-                match self.exchange(exchange, &mut stream).await {
+                let ended = self.exchange(exchange, &mut stream).await;
+                match verdict(&ended, reused) {
+                    Verdict::Served => self.worker.served(&backend),
+                    Verdict::Failed(why) => self.worker.failed(&backend, why),
+                    Verdict::Neither => {}
+                }
+                match ended {
                     // It had ended before, or at that moment: nobody's fault, and a fresh one will tell.
                     Ended::Stale if reused && exchange.may_repeat() => exchange.rewind(),
                     // The backend has said so; once, lest it says so for ever.
@@ -726,6 +734,24 @@ impl Notes {
 
     fn cut(&mut self, why: Cut) {
         self.reason = Some((why.code(), why.fault()));
+    }
+}
+
+/// What the end of an exchange says of the backend.
+enum Verdict {
+    Served,
+    Failed(&'static str),
+    /// It was the client's fault, or nobody's.
+    Neither,
+}
+
+fn verdict(ended: &Ended, reused: bool) -> Verdict {
+    match ended {
+        Ended::Whole { .. } | Ended::Switched => Verdict::Served,
+        Ended::Stale if !reused => Verdict::Failed(Refusal::BackendClosed.row().code),
+        Ended::Cut { why: Cut::Backend, .. } => Verdict::Failed(Cut::Backend.code()),
+        Ended::Refused(refusal) if refusal.row().fault == Fault::Backend => Verdict::Failed(refusal.row().code),
+        _ => Verdict::Neither,
     }
 }
 

@@ -96,7 +96,7 @@ async fn reach(
     let mut tried = Tried::default();
     let key = site.balance().key(None, arrival.client.ip());
     let mut last = Refusal::NoBackend;
-    while let Some(instance) = site.pick(&mut tried, key) {
+    while let Some(instance) = site.pick(&mut tried, key, worker.now()) {
         let backend = &instance.backend;
         let claim = backend.claim();
         outcome.backend = Some(Arc::clone(backend));
@@ -104,10 +104,14 @@ async fn reach(
         let ends = backend.link().send_proxy.map(|version| (version, arrival.ends(client)));
         let connecting = Box::pin(connect::connect(backend, ends));
         match ticket.within(worker.shared.settings.timeouts.connect, connecting).await {
-            Ok(Ok(stream)) => return Ok((stream, claim)),
+            Ok(Ok(stream)) => {
+                worker.served(backend);
+                return Ok((stream, claim));
+            }
             Ok(Err(refusal)) => last = refusal,
             Err(Elapsed) => last = Refusal::ConnectTimeout,
         }
+        worker.failed(backend, last.row().code);
     }
     Err(last)
 }

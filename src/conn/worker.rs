@@ -31,6 +31,7 @@ use crate::record::{Log, Observe, Record};
 use crate::settings::Settings;
 use crate::table::backend::{Address, Backend};
 use crate::table::link::Link;
+use crate::table::standing::{Aside, Back};
 use crate::upstream::exchange::Exchange;
 use crate::upstream::http2::Lines;
 use crate::upstream::idle::Idle;
@@ -303,6 +304,27 @@ impl Worker {
         let backend = Backend::linked(key.0.clone(), key.1.clone());
         named.insert(key, Arc::clone(&backend));
         backend
+    }
+
+    /// The time by which backends are put aside: the sweep's.
+    pub(crate) fn now(&self) -> u64 {
+        self.sweep.now()
+    }
+
+    /// A backend has failed a request.
+    pub(crate) fn failed(&self, backend: &Backend, why: &'static str) {
+        if let Some(Aside { length }) = backend.standing().failed(self.sweep.now()) {
+            let milliseconds = length;
+            tracing::warn!(%backend, why, milliseconds, "a backend keeps failing: others are tried before it");
+        }
+    }
+
+    /// A backend has served one.
+    pub(crate) fn served(&self, backend: &Backend) {
+        if let Some(Back { after }) = backend.standing().served(self.sweep.now()) {
+            let milliseconds = after;
+            tracing::info!(%backend, milliseconds, "a backend that kept failing serves again");
+        }
     }
 
     /// Keeps a connection to a backend for the next request.

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -19,12 +20,14 @@ pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// When nothing is waited for.
 const NEVER: u64 = u64::MAX;
 
+/// From where milliseconds are counted: the same for all workers, which tell each other times.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+
 /// The connections of one worker, with what each is due for.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     slots: RefCell<Slots>,
-    epoch: Instant,
-    /// Milliseconds since the epoch, as of the last tick.
+    /// Milliseconds since [`EPOCH`], as of the last tick.
     now: Cell<u64>,
     draining: Cell<bool>,
     over: Cell<bool>,
@@ -67,7 +70,6 @@ impl Sweep {
     pub(crate) fn new() -> Rc<Self> {
         Rc::new(Self {
             slots: RefCell::default(),
-            epoch: Instant::now(),
             now: Cell::new(0),
             draining: Cell::new(false),
             over: Cell::new(false),
@@ -110,7 +112,7 @@ impl Sweep {
         }
     }
 
-    /// The time as of the last tick, in milliseconds since a moment of its own.
+    /// The time as of the last tick, in milliseconds since [`EPOCH`].
     pub(crate) fn now(&self) -> u64 {
         self.now.get()
     }
@@ -163,7 +165,7 @@ impl Sweep {
     }
 
     fn keep_time(&self) {
-        self.now.set(u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(NEVER));
+        self.now.set(u64::try_from(EPOCH.elapsed().as_millis()).unwrap_or(NEVER));
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::link::Link;
+use super::standing::Standing;
 use crate::net::seldom::Seldom;
 
 /// Where a backend is.
@@ -33,6 +34,7 @@ pub struct Backend {
     requests: AtomicU64,
     /// For [`Address::Port`]: ::1 answered last, so it is tried first.
     prefers_v6: AtomicBool,
+    standing: Standing,
     /// When something was last said about it that requests without end can cause.
     trouble: Seldom,
 }
@@ -53,6 +55,7 @@ impl Backend {
             in_flight: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
             prefers_v6: AtomicBool::new(false),
+            standing: Standing::default(),
             trouble: Seldom::new(),
         })
     }
@@ -87,6 +90,11 @@ impl Backend {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
         Claim(Arc::clone(self))
+    }
+
+    /// How its requests have gone.
+    pub(crate) fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     pub(crate) fn trouble(&self) -> &Seldom {

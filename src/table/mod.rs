@@ -15,6 +15,7 @@ mod paths;
 pub mod pattern;
 pub mod secure;
 pub mod site;
+pub(crate) mod standing;
 pub(crate) mod target;
 
 use std::sync::Arc;

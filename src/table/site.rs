@@ -22,6 +22,8 @@ pub struct Site {
     next: AtomicUsize,
     /// Each instance's address as [`balance::hash`] has it.
     hashes: Vec<u64>,
+    regular: Group,
+    backup: Group,
     balance: Balance,
 }
 
@@ -49,7 +51,9 @@ impl Site {
         }
         let round = round_of(&instances);
         let hashes = instances.iter().map(|i| balance::hash(i.backend.to_string().as_bytes())).collect();
-        Self { instances, round, next: AtomicUsize::new(0), hashes, balance }
+        let regular = Group::of(&instances, |instance| !instance.backup);
+        let backup = Group::of(&instances, |instance| instance.backup);
+        Self { instances, round, next: AtomicUsize::new(0), hashes, regular, backup, balance }
     }
 
     /// Its instances, in the order of the file.
@@ -62,21 +66,37 @@ impl Site {
         &self.balance
     }
 
-    /// The next instance for a request, marked as tried; `None` when every one has been.
-    /// Backups come when all others have been tried. `key` is what [`Balance::key`] makes of the request.
-    pub(crate) fn pick(&self, tried: &mut Tried, key: u64) -> Option<&Instance> {
+    /// The next instance for a request, marked as tried; `None` when every one has been. Those that have been put aside by
+    /// `now` come when nobody else is left, and backups when no other instance is up. `key` is what [`Balance::key`] makes
+    /// of the request.
+    pub(crate) fn pick(&self, tried: &mut Tried, key: u64, now: u64) -> Option<&Instance> {
         let index = match self.instances.len() {
             1 if tried.0 == 0 => 0,
-            _ => match self.balance {
-                Balance::RoundRobin => self.in_turn(*tried),
-                Balance::LeastConnections => self.least_busy(*tried, self.take_turn()?),
-                Balance::RandomTwo => self.of_two(*tried),
-                Balance::Hash(_) => self.nearest(*tried, key),
-            }
-            .or_else(|| self.backup(*tried))?,
+            _ => self.choose(*tried, key, now)?,
         };
         tried.0 |= 1 << index;
         self.instances.get(index)
+    }
+
+    fn choose(&self, tried: Tried, key: u64, now: u64) -> Option<usize> {
+        let up = Group::of(&self.instances, |instance| !instance.backend.standing().is_aside(now));
+        let left = Group(!tried.0);
+        let (regular, backup) = (self.regular.and(left), self.backup.and(left));
+        for group in [regular.and(up), backup.and(up), regular, backup] {
+            let chosen = match self.balance {
+                _ if group.is_empty() => continue,
+                // Those who stand by have no turns.
+                _ if self.regular.and(group).is_empty() => group.iter().next(),
+                Balance::RoundRobin => self.in_turn(group, tried.0 == 0),
+                Balance::LeastConnections => self.least_busy(group, self.take_turn()?),
+                Balance::RandomTwo => self.of_two(group),
+                Balance::Hash(_) => self.nearest(group, key),
+            };
+            if chosen.is_some() {
+                return chosen;
+            }
+        }
+        None
     }
 
     /// The instance that the next request would get, without taking the turn; `None` where that depends on the request, or
@@ -88,54 +108,51 @@ impl Site {
         let turn = self.next.load(Ordering::Relaxed) % self.round.len();
         match self.balance {
             Balance::RoundRobin => self.instances.get(usize::from(self.round[turn])),
-            Balance::LeastConnections => self.instances.get(self.least_busy(Tried::default(), turn)?),
+            Balance::LeastConnections => self.instances.get(self.least_busy(self.regular, turn)?),
             Balance::RandomTwo | Balance::Hash(_) => None,
         }
     }
 
-    fn in_turn(&self, tried: Tried) -> Option<usize> {
-        let first = self.take_turn()?;
-        (0..self.round.len())
-            .map(|step| usize::from(self.round[(first + step) % self.round.len()]))
-            .find(|&index| !tried.has(index))
+    /// Whose turn it is. A request that tries again takes nobody's turn: it goes to who comes next. Turns of those who are
+    /// not in the group are passed over, lest who comes behind them gets theirs.
+    fn in_turn(&self, group: Group, first: bool) -> Option<usize> {
+        let mut turn = self.take_turn()?;
+        for _ in 0..self.round.len() {
+            let index = usize::from(self.round[turn]);
+            if group.has(index) {
+                return Some(index);
+            }
+            turn = if first { self.take_turn()? } else { (turn + 1) % self.round.len() };
+        }
+        None
     }
 
     /// The first of the least busy, beginning with whose turn it is.
-    fn least_busy(&self, tried: Tried, turn: usize) -> Option<usize> {
+    fn least_busy(&self, group: Group, turn: usize) -> Option<usize> {
         let (first, count) = (usize::from(self.round[turn]), self.instances.len());
-        (0..count)
-            .map(|step| (first + step) % count)
-            .filter(|&i| self.may_serve(i, tried))
-            .min_by_key(|&i| self.load(i))
+        (0..count).map(|step| (first + step) % count).filter(|&i| group.has(i)).min_by_key(|&i| self.load(i))
     }
 
-    fn of_two(&self, tried: Tried) -> Option<usize> {
-        let one = self.at_random(tried)?;
-        let other = self.at_random(Tried(tried.0 | 1 << one)).unwrap_or(one);
+    fn of_two(&self, group: Group) -> Option<usize> {
+        let one = self.at_random(group)?;
+        let other = self.at_random(group.without(one)).unwrap_or(one);
         if self.load(other) < self.load(one) { Some(other) } else { Some(one) }
     }
 
-    fn at_random(&self, tried: Tried) -> Option<usize> {
-        let may_serve = || (0..self.instances.len()).filter(|&index| self.may_serve(index, tried));
+    fn at_random(&self, group: Group) -> Option<usize> {
         let weight = |index: usize| u32::from(self.instances[index].weight);
-        let total: u32 = may_serve().map(weight).sum();
+        let total: u32 = group.iter().map(weight).sum();
         let mut left = fastrand::u32(..total.max(1));
-        may_serve().find(|&index| {
+        group.iter().find(|&index| {
             let (rest, over) = left.overflowing_sub(weight(index));
             left = rest;
             over
         })
     }
 
-    fn nearest(&self, tried: Tried, key: u64) -> Option<usize> {
+    fn nearest(&self, group: Group, key: u64) -> Option<usize> {
         let distance = |index: usize| balance::distance(key, self.hashes[index], self.instances[index].weight);
-        (0..self.instances.len())
-            .filter(|&index| self.may_serve(index, tried))
-            .min_by(|&one, &other| distance(one).total_cmp(&distance(other)))
-    }
-
-    fn may_serve(&self, index: usize, tried: Tried) -> bool {
-        !self.instances[index].backup && !tried.has(index)
+        group.iter().min_by(|&one, &other| distance(one).total_cmp(&distance(other)))
     }
 
     /// Scaled so that the integer division by the weight keeps small differences.
@@ -144,20 +161,42 @@ impl Site {
         instance.backend.in_flight() * 1024 / usize::from(instance.weight)
     }
 
-    fn backup(&self, tried: Tried) -> Option<usize> {
-        (0..self.instances.len()).find(|&index| self.instances[index].backup && !tried.has(index))
-    }
-
     fn take_turn(&self) -> Option<usize> {
         self.next.fetch_add(1, Ordering::Relaxed).checked_rem(self.round.len())
     }
 }
 
-impl Tried {
-    fn has(self, index: usize) -> bool {
-        self.0 & (1 << index) != 0
+/// Some of a site's instances, a bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Group(u64);
+
+impl Group {
+    fn of(instances: &[Instance], belongs: impl Fn(&Instance) -> bool) -> Self {
+        Self(instances.iter().enumerate().fold(0, |bits, (index, i)| bits | u64::from(belongs(i)) << index))
     }
 
+    fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    fn without(self, index: usize) -> Self {
+        Self(self.0 & !(1 << index))
+    }
+
+    fn has(self, index: usize) -> bool {
+        self.0 >> index & 1 == 1
+    }
+
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MOST_INSTANCES).filter(move |&index| self.has(index))
+    }
+}
+
+impl Tried {
     /// How many instances have been tried.
     pub fn count(self) -> u32 {
         self.0.count_ones()
@@ -208,7 +247,7 @@ mod tests {
 
     fn ports(site: &Site, turns: usize) -> Vec<u16> {
         (0..turns)
-            .map(|_| match site.pick(&mut Tried::default(), 0).unwrap().backend.address() {
+            .map(|_| match site.pick(&mut Tried::default(), 0, 0).unwrap().backend.address() {
                 Address::Port(port) => *port - 8000,
                 _ => unreachable!(),
             })
@@ -232,7 +271,7 @@ mod tests {
         let site = site(&[(1, true), (1, false), (3, false)], Balance::RoundRobin);
         let mut tried = Tried::default();
         let mut order = Vec::new();
-        while let Some(instance) = site.pick(&mut tried, 0) {
+        while let Some(instance) = site.pick(&mut tried, 0, 0) {
             order.push(instance.backup);
         }
         assert_eq!(order, [false, false, true]);
@@ -242,7 +281,7 @@ mod tests {
     #[test]
     fn a_site_of_backups_only_still_serves() {
         let site = site(&[(1, true), (1, true)], Balance::RoundRobin);
-        assert!(site.pick(&mut Tried::default(), 0).is_some());
+        assert!(site.pick(&mut Tried::default(), 0, 0).is_some());
     }
 
     #[test]
@@ -255,7 +294,7 @@ mod tests {
     }
 
     fn chosen(site: &Site, key: u64, tried: &mut Tried) -> u16 {
-        let instance = site.pick(tried, key).unwrap();
+        let instance = site.pick(tried, key, 0).unwrap();
         match instance.backend.address() {
             Address::Port(port) => *port - 8000,
             _ => unreachable!(),
@@ -309,7 +348,7 @@ mod tests {
             let mut tried = Tried::default();
             let order: Vec<u16> = (0..3).map(|_| chosen(&site, key, &mut tried)).collect();
             assert!(order[0] != order[1] && order[2] == 3, "{order:?}");
-            assert!(site.pick(&mut tried, key).is_none());
+            assert!(site.pick(&mut tried, key, 0).is_none());
         }
     }
 
@@ -333,6 +372,42 @@ mod tests {
             assert_eq!(order.pop(), Some(4));
             order.sort_unstable();
             assert_eq!(order, [1, 2, 3]);
+        }
+    }
+
+    fn put_aside(site: &Site, index: usize) {
+        for _ in 0..3 {
+            site.instances()[index].backend.standing().failed(1);
+        }
+    }
+
+    #[test]
+    fn turns_stay_exact_when_one_is_aside() {
+        let site = site(&[(1, false); 3], Balance::RoundRobin);
+        put_aside(&site, 1);
+        let ports: Vec<u16> = (0..6)
+            .map(|_| match site.pick(&mut Tried::default(), 0, 2).unwrap().backend.address() {
+                Address::Port(port) => *port - 8000,
+                _ => unreachable!(),
+            })
+            .collect();
+        assert_eq!(ports, [1, 3, 1, 3, 1, 3]);
+    }
+
+    #[test]
+    fn backups_serve_when_no_other_is_up_and_who_is_aside_when_nobody_is() {
+        for balance in [Balance::RoundRobin, Balance::LeastConnections, Balance::RandomTwo, Balance::Hash(By::Client)] {
+            let site = site(&[(1, false), (1, false), (1, true)], balance);
+            put_aside(&site, 0);
+            put_aside(&site, 1);
+            let mut tried = Tried::default();
+            let mut order = Vec::new();
+            while let Some(instance) = site.pick(&mut tried, 0, 2) {
+                order.push(instance.backup);
+            }
+            assert_eq!(order, [true, false, false]);
+            put_aside(&site, 2);
+            assert!(!site.pick(&mut Tried::default(), 0, 2).unwrap().backup);
         }
     }
 }

@@ -50,6 +50,9 @@ mod upgrade;
 /// Backends that are away, slow, wrong or gone; clients that are gone.
 mod failure;
 
+/// Instances that keep failing, and who serves in their place.
+mod standing;
+
 /// Each limit and each deadline, and what it protects.
 mod limits;
 

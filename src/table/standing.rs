@@ -1,0 +1,111 @@
+//! How a backend stands with us, judged by how its requests have gone: one that keeps failing is put aside for a while, so
+//! that requests try others first. When the while is over it gets requests again, and one failure puts it aside for
+//! longer; one success forgets everything.
+//!
+//! It is never more than a preference: where all instances of a site are aside, all serve.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// So many failures in a row, with no success between them, put a backend aside.
+const FAILURES: u32 = 3;
+
+/// For how long at first, in milliseconds; for twice as long each time.
+const FIRST: u64 = 1_000;
+
+/// And at most.
+const LONGEST: u64 = 60_000;
+
+/// Times are milliseconds since a moment that all have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// In a row.
+    failures: AtomicU32,
+    /// How often it has been put aside since its last success.
+    asides: AtomicU32,
+    /// 0 for never.
+    aside_until: AtomicU64,
+    /// When it was first put aside.
+    since: AtomicU64,
+}
+
+/// It has been put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aside {
+    /// Milliseconds.
+    pub(crate) length: u64,
+}
+
+/// It has served again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Back {
+    /// Milliseconds since it was first put aside.
+    pub(crate) after: u64,
+}
+
+impl Standing {
+    pub(crate) fn is_aside(&self, now: u64) -> bool {
+        self.aside_until.load(Ordering::Relaxed) > now
+    }
+
+    /// A request has failed by its fault.
+    pub(crate) fn failed(&self, now: u64) -> Option<Aside> {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let until = self.aside_until.load(Ordering::Relaxed);
+        if failures < FAILURES || until > now {
+            return None;
+        }
+        let asides = self.asides.load(Ordering::Relaxed);
+        let length = FIRST.saturating_mul(1 << asides.min(16)).min(LONGEST);
+        // One of those who find out at the same time.
+        self.aside_until
+            .compare_exchange(until, now.saturating_add(length), Ordering::Relaxed, Ordering::Relaxed)
+            .ok()?;
+        if self.asides.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.since.store(now, Ordering::Relaxed);
+        }
+        Some(Aside { length })
+    }
+
+    /// It has answered.
+    pub(crate) fn served(&self, now: u64) -> Option<Back> {
+        if self.failures.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.failures.store(0, Ordering::Relaxed);
+        let asides = self.asides.swap(0, Ordering::Relaxed);
+        self.aside_until.store(0, Ordering::Relaxed);
+        (asides > 0).then(|| Back { after: now.saturating_sub(self.since.load(Ordering::Relaxed)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_failures_in_a_row_put_it_aside_and_one_success_forgets_them() {
+        let standing = Standing::default();
+        assert_eq!((standing.failed(10), standing.failed(10), standing.served(11)), (None, None, None));
+        assert_eq!((standing.failed(20), standing.failed(20)), (None, None));
+        assert!(!standing.is_aside(20));
+        assert_eq!(standing.failed(20), Some(Aside { length: 1_000 }));
+        assert!(standing.is_aside(1_019) && !standing.is_aside(1_020));
+        assert_eq!(standing.served(1_030), Some(Back { after: 1_010 }));
+        assert!(!standing.is_aside(1_030));
+        assert_eq!((standing.failed(1_040), standing.failed(1_040)), (None, None));
+    }
+
+    #[test]
+    fn it_stays_aside_for_longer_each_time() {
+        let standing = Standing::default();
+        let mut now = 5;
+        let (_, _) = (standing.failed(now), standing.failed(now));
+        for length in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let length = length * 1_000;
+            assert_eq!(standing.failed(now), Some(Aside { length }));
+            // Those that were under way don't count again.
+            assert_eq!((standing.failed(now + 1), standing.failed(now + length - 1)), (None, None));
+            now += length;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Instances that keep failing: others are tried first, and who serves again is in turn again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::support::origin::DeadPort;
+use crate::support::{Carom, Origin, poll_until, reply};
+
+/// A backend that answers with its name, or closes without a word while it is told to.
+fn switchable(name: &'static str) -> (Origin, Arc<AtomicBool>) {
+    let broken = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&broken);
+    let origin = Origin::new(move |conn| {
+        while conn.request().is_some() && !told.load(Ordering::SeqCst) {
+            conn.send(reply("200 OK", &[], name));
+        }
+    });
+    (origin, broken)
+}
+
+#[test]
+fn an_instance_that_keeps_refusing_is_not_tried_first_any_more() {
+    let dead = DeadPort::new();
+    let alive = Origin::named("alive");
+    let carom = Carom::serving(format!("\"a.test\" = [{}, {}]\n", dead.port(), alive.port())).start();
+    let mark = carom.mark();
+    let mut client = carom.client();
+    for index in 0..20 {
+        assert_eq!(client.get("a.test", &format!("/{index}")).status(), 200);
+    }
+    carom.logged_path("/19");
+    let tries: Vec<_> = carom.log().iter().filter_map(|entry| entry["tries"].as_u64()).collect();
+    // Three find out; the while that it is aside may end and begin again before the last.
+    let twice = tries.iter().filter(|&&tries| tries == 2).count();
+    assert!((3..=6).contains(&twice) && tries.len() == 20, "{tries:?}");
+    let said = carom.stderr(mark, "a word about the backend", |text| text.contains("keeps failing"));
+    assert!(said.contains("backend-refused") && said.contains(&dead.port().to_string()), "{said}");
+}
+
+#[test]
+fn an_instance_that_answers_again_is_in_turn_again() {
+    let (flaky, broken) = switchable("flaky");
+    let steady = Origin::named("steady");
+    let carom = Carom::serving(format!("\"a.test\" = [{}, {}]\n", flaky.port(), steady.port())).start();
+    let get = || carom.client().get("a.test", "/");
+    broken.store(true, Ordering::SeqCst);
+    let mark = carom.mark();
+    let mut failed = 0;
+    poll_until("that it is put aside", || {
+        failed += usize::from(get().status() == 502);
+        carom.said(mark).iter().any(|line| line.contains("keeps failing"))
+    });
+    assert_eq!(failed, 3, "a request that has reached it is not sent again, and nobody else is hurt");
+    broken.store(false, Ordering::SeqCst);
+    poll_until("that it serves again", || {
+        get();
+        carom.said(mark).iter().any(|line| line.contains("serves again"))
+    });
+    let texts: Vec<_> = (0..6).map(|_| get().text()).collect();
+    assert_eq!(texts.iter().filter(|text| text.starts_with("flaky")).count(), 3, "{texts:?}");
+}
+
+#[test]
+fn the_last_instance_is_always_tried() {
+    let (only, broken) = switchable("only");
+    let carom = Carom::serving(format!(
+        "\"a.test\" = {}\n\"b.test\" = [{}, {}]\n",
+        only.port(),
+        only.port(),
+        DeadPort::new().port()
+    ))
+    .start();
+    broken.store(true, Ordering::SeqCst);
+    for _ in 0..8 {
+        assert_eq!(carom.client().get("a.test", "/").error(), Some("backend-closed"));
+    }
+    broken.store(false, Ordering::SeqCst);
+    // At once, however long it would have been aside.
+    assert_eq!(carom.client().get("a.test", "/").text(), "only");
+}
+
+#[test]
+fn a_backup_takes_over_from_an_instance_that_is_aside_without_a_second_try() {
+    let dead = DeadPort::new();
+    let backup = Origin::named("backup");
+    let carom =
+        Carom::serving(format!("\"a.test\" = [{}, {{ to = {}, backup = true }}]\n", dead.port(), backup.port()))
+            .start();
+    let mut client = carom.client();
+    for index in 0..6 {
+        assert_eq!(client.get("a.test", &format!("/{index}")).text(), format!("backup GET /{index}"));
+    }
+    carom.logged_path("/5");
+    assert!(carom.log().iter().any(|entry| entry["tries"] == 1), "{:?}", carom.log());
+}
+
+#[test]
+fn what_is_known_of_an_instance_outlives_a_reload() {
+    let (flaky, broken) = switchable("flaky");
+    let steady = Origin::named("steady");
+    let routes = |more: &str| format!("\"a.test\" = [{}, {}]\n{more}", flaky.port(), steady.port());
+    let carom = Carom::serving(routes("")).start();
+    broken.store(true, Ordering::SeqCst);
+    let mark = carom.mark();
+    poll_until("that it is put aside", || {
+        carom.client().get("a.test", "/");
+        carom.said(mark).iter().any(|line| line.contains("keeps failing"))
+    });
+    carom.reroute(&routes("\"b.test\" = 1\n"));
+    let failed = (0..10).filter(|_| carom.client().get("a.test", "/").status() == 502).count();
+    // One each time that a while is over, which grows; three, if it had been forgotten.
+    assert!(failed < 3, "{failed} of 10 requests found out anew");
+}
