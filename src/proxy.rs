@@ -80,7 +80,7 @@ pub struct BindError {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were still busy when the drain deadline passed, and were cut off.
+    /// Connections that were still busy when the drain deadline passed, and were cut off; of HTTP/2, each request as well.
     pub cut: usize,
 }
 

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use crate::support::http2::{Http2, get};
 use crate::support::http2_origin::{Call, Http2Origin, grpc_status};
 use crate::support::inside::Inside;
-use crate::support::{Carom, Gate, pattern, request, tls, with_body};
+use crate::support::{Carom, Gate, Origin, pattern, request, tls, with_body};
 
 /// A proxy before this backend that takes HTTP/2 from plain clients too.
 fn before(origin: &Http2Origin) -> Inside {
@@ -291,7 +291,7 @@ fn interim_answers_pass_from_behind() {
 
 #[test]
 fn a_backend_that_speaks_http_1_only_is_a_bad_gateway() {
-    let origin = crate::support::Origin::new(|conn| {
+    let origin = Origin::new(|conn| {
         conn.some();
         conn.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
     });
@@ -359,4 +359,19 @@ fn a_connection_behind_that_nobody_uses_is_closed() {
     assert_eq!(carom.client().get("a.test", "/").text(), "hello");
     origin.wait("the end of the connection", |seen| (seen.ended == 1).then_some(()));
     assert_eq!(carom.client().get("a.test", "/").text(), "hello");
+}
+
+#[test]
+fn a_connection_that_has_gone_dead_gets_nothing_more() {
+    // Takes everything and says nothing, not even to a ping.
+    let origin = Origin::new(|conn| conn.wait_end());
+    let carom = Carom::serving(format!("\"a.test\" = \"h2c://localhost:{}\"\n", origin.port()))
+        .config("[timeouts]\nresponse_head = \"300ms\"")
+        .start();
+    for connections in 1..3 {
+        let answer = carom.client().get("a.test", "/");
+        assert_eq!((answer.status(), answer.error()), (504, Some("response-timeout")));
+        assert_eq!(origin.connections(), connections);
+    }
+    origin.wait_end(0);
 }

@@ -192,4 +192,45 @@ mod tests {
             assert!(request("GET", uri, &[field], true).is_err(), "{uri} {field:?}");
         }
     }
+
+    /// Whatever comes through h2's types: what is written is read as the request that it was, or refused.
+    #[test]
+    fn nothing_is_smuggled_by_the_translation() {
+        use proptest::prelude::*;
+        let bytes = |bytes: std::ops::Range<usize>| proptest::collection::vec(any::<u8>(), bytes);
+        let field = ("[a-z][a-z_-]{0,12}|te|host|cookie|content-length|expect", bytes(0..12));
+        let request = (bytes(0..16), "[A-Z]{1,7}", proptest::collection::vec(field, 0..6), any::<bool>());
+        proptest!(ProptestConfig::with_cases(2000), |((path, method, fields, ends) in request)| {
+            let target = [b"/", &path[..]].concat();
+            let Ok(target) = http::uri::PathAndQuery::from_maybe_shared(bytes::Bytes::from(target)) else {
+                return Ok(());
+            };
+            let uri = Uri::builder().scheme("https").authority("a.test").path_and_query(target).build().unwrap();
+            let mut builder = http::Request::builder().method(method.as_str()).uri(uri);
+            for (name, value) in &fields {
+                if let Ok(value) = HeaderValue::from_bytes(value) {
+                    builder = builder.header(name.as_str(), value);
+                }
+            }
+            let (parts, ()) = builder.body(()).unwrap().into_parts();
+            let mut out = Vec::new();
+            let Ok(_) = write(&mut out, &parts, ends) else {
+                return Ok(());
+            };
+            let mut parsed = crate::http::head::RequestHead::default();
+            let Ok(whole) = parsed.parse(&out, &crate::settings::Limits::default()) else {
+                return Ok(());
+            };
+            prop_assert_eq!((whole, parsed.length), (crate::http::head::Parsed::Whole, out.len()));
+            prop_assert_eq!(parsed.method(&out), method.as_bytes());
+            prop_assert_eq!(Some(parsed.target(&out)), parts.uri.path_and_query().map(|target| target.as_str().as_bytes()));
+            prop_assert_eq!(parsed.host().map(Host::name), Some("a.test"));
+            let head = crate::http::head::Head::new(&out, &parsed);
+            for (name, value) in head.fields() {
+                let name = std::str::from_utf8(name).unwrap();
+                let ours = matches!(name, "host" | "cookie" | "content-length" | "transfer-encoding");
+                prop_assert!(ours || parts.headers.get_all(name).iter().any(|sent| sent.as_bytes() == value), "{}", name);
+            }
+        });
+    }
 }

@@ -181,7 +181,8 @@ impl Drop for Crossing {
         if let Up::Body(out) = &mut self.up {
             out.reset(Reason::CANCEL);
         }
-        self.line.ends(matches!(self.down, Down::Head(_)) && self.since.elapsed() >= SUSPICIOUS);
+        let suspicious = SUSPICIOUS.min(self.line.settings.timeouts.response_head);
+        self.line.ends(matches!(self.down, Down::Head(_)) && self.since.elapsed() >= suspicious);
     }
 }
 
