@@ -387,3 +387,33 @@ fn accept(key: &str) -> String {
     let (response, _) = fastwebsockets::upgrade::upgrade(&mut request).unwrap();
     response.headers()["sec-websocket-accept"].to_str().unwrap().to_owned()
 }
+
+#[test]
+fn an_answer_may_come_before_its_request_has_ended() {
+    let origin = Origin::new(|conn| {
+        conn.head();
+        conn.send(reply("413 Content Too Large", &["Connection: close"], "no more"));
+        conn.wait_end();
+    });
+    let (_carom, mut client) = serving(&origin);
+    let mut asked = client.begin(Request::post("http://a.test/"), false);
+    asked.send.send_data(pattern(30_000_000).into(), false).unwrap();
+    let answer = client.answer(&mut asked).unwrap();
+    assert_eq!((answer.status, answer.text().as_str()), (413, "no more"));
+    // What was on its way has given its room back: others of this connection are not held up.
+    for _ in 0..20 {
+        let mut asked = client.begin(Request::post("http://a.test/"), false);
+        asked.send.send_data(pattern(1_000_000).into(), false).unwrap();
+        assert_eq!(client.answer(&mut asked).unwrap().status, 413);
+    }
+}
+
+#[test]
+fn a_connection_without_a_request_for_long_ends_at_a_stop() {
+    let carom = plain(Carom::to(1));
+    let mut client = Http2::connect(carom.address());
+    assert_eq!(client.ask(get("http://nobody.test/")).status, 404);
+    carom.signal(Signal::TERM);
+    assert_eq!(client.end(), None);
+    assert_eq!(carom.exit_code(), Some(0));
+}

@@ -58,7 +58,9 @@ hints() {
 }
 
 trailers() {
-    curl -v "$one/trailers" 2>&1 | grep -q 'x-sum: 4' || { echo 'no trailer'; return 1; }
+    local log
+    log=$(curl -v "$one/trailers" 2>&1)
+    grep -q 'x-sum: 4' <<<"$log" || { echo "no trailer: $log"; return 1; }
 }
 
 cut_off() {
