@@ -69,8 +69,6 @@ struct Open(Rc<Streams>);
 /// Serves a connection to its end.
 pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Rc<Worker>, ticket: &Ticket) {
     ticket.attend().await;
-    // A request's stream does not know where its connection has come to.
-    let arrival = Arrival { server: arrival.server.or_else(|| stream.local_address().map(Box::new)), ..arrival };
     let settings = &*worker.shared.settings;
     let handshake = builder(settings).handshake(stream);
     let Ok(Ok(connection)) = ticket.within(settings.timeouts.head, handshake).await else {

@@ -392,6 +392,8 @@ async fn begin(
 /// Serves a connection that speaks HTTP/2. `early` is what has been read of it.
 async fn serve_http2(connection: Connection, early: Option<Buffer>) {
     let (stream, arrival, worker, ticket) = connection.into_parts();
+    // Where it has come to is not known to what stands for it from here on.
+    let arrival = Arrival { server: arrival.server.or_else(|| stream.local_address().map(Box::new)), ..arrival };
     let stream = match early {
         Some(early) => stream.behind(early),
         None => stream,

@@ -8,6 +8,7 @@ use carom::proxy::Listen;
 use carom::table::link::ProxyVersion;
 use carom::{Bounce, Head, Proxy};
 
+use crate::support::http2::{Http2, get as get_http2};
 use crate::support::inside::Inside;
 use crate::support::origin::{Conn, DeadPort};
 use crate::support::{Carom, Client, Origin, reply, request};
@@ -301,4 +302,18 @@ fn a_closure_tells_a_backend_too() {
     assert!(first.starts_with("PROXY TCP4 127.0.0.1 127.0.0.1 "), "{first}");
     assert_eq!(client.get("a.test", "/").text(), first);
     assert_eq!(a.connections(), 1);
+}
+
+#[test]
+fn a_backend_is_told_of_http2_clients_too() {
+    let a = told_by_line();
+    let routes = format!("\"a.test\" = {{ to = {}, send_proxy = \"v1\" }}\n", a.port());
+    let carom = Carom::serving(routes).config("[http2]\nprior_knowledge = true").start();
+    let mut client = Http2::connect(carom.address());
+    for path in ["1", "2"] {
+        let said = client.ask(get_http2(&format!("http://a.test/{path}"))).text();
+        let port =
+            carom.logged_path(&format!("/{path}"))["client"].as_str().unwrap().rsplit(':').next().unwrap().to_owned();
+        assert_eq!(said, format!("PROXY TCP4 127.0.0.1 127.0.0.1 {port} {}", carom.address().port()));
+    }
 }
