@@ -3,20 +3,21 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
-};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
 
 use crate::http::refuse::Refusal;
 use crate::net::stream::Stream;
 use crate::table::backend::Backend;
+use crate::table::certs::Leaf;
 use crate::table::secure::{Roots, Secure, Wanted};
 
 /// What we speak over it.
@@ -59,7 +60,7 @@ fn configure(wanted: &Wanted) -> Result<ClientConfig, Impossible> {
             for certificate in certificates {
                 roots.add(certificate.clone()).map_err(|_| Impossible::BadRoot)?;
             }
-            verifier(Arc::new(roots))?
+            Arc::new(Named { signers: verifier(Arc::new(roots))?, certificates: certificates.clone() })
         }
     };
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
@@ -165,14 +166,6 @@ fn cause(error: &io::Error) -> (&'static str, String) {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 "the certificate of the site's server is for another name"
             }
-            CertificateError::Other(OtherError(why)) if why.to_string() == "CaUsedAsEndEntity" => {
-                return (
-                    "the certificate of the site's server is not trusted",
-                    "it shows a CA's certificate as its own (made by `openssl req -x509`? \
-                     -addext basicConstraints=critical,CA:FALSE makes one that can be named in `ca`)"
-                        .to_owned(),
-                );
-            }
             _ => "the certificate of the site's server is not trusted",
         },
         Some(Error::AlertReceived(_)) => "the site's server broke off the TLS handshake",
@@ -181,6 +174,61 @@ fn cause(error: &io::Error) -> (&'static str, String) {
         None => "the site's server ended the connection within the TLS handshake",
     };
     (short, error.to_string())
+}
+
+/// Takes those whom the named certificates have signed, and those who show one of these as their own: many a server of
+/// an internal network has signed for itself, as a CA that it is not.
+#[derive(Debug)]
+struct Named {
+    signers: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if !self.certificates.contains(shown) {
+            return self.signers.verify_server_cert(shown, chain, name, ocsp, now);
+        }
+        verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+        let leaf = Leaf::of(shown).map_err(|_| CertificateError::BadEncoding)?;
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs());
+        if now > leaf.not_after {
+            return Err(CertificateError::Expired.into());
+        }
+        if now < leaf.not_before {
+            return Err(CertificateError::NotValidYet.into());
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signers.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signers.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signers.supported_verify_schemes()
+    }
 }
 
 /// Takes whoever comes, as `insecure = true` says. That the other side has the key of its certificate is still proven.

@@ -99,6 +99,40 @@ fn a_backend_that_is_not_whom_it_has_to_be_gets_nothing() {
 }
 
 #[test]
+fn a_backend_that_has_signed_for_itself_may_be_named() {
+    for (made, reason) in [
+        (tls::stranger(&["localhost"]), None),
+        (tls::self_signed(&["localhost"], -1, 1), None),
+        (tls::self_signed(&["other.test"], -1, 1), Some("backend-tls")),
+        (tls::self_signed(&["localhost"], -3, -1), Some("backend-tls")),
+        (tls::self_signed(&["localhost"], 1, 3), Some("backend-tls")),
+    ] {
+        let a = Origin::secure(Secure::with(&made), |conn| conn.serve("a"));
+        let routes = format!("\"a.test\" = {{ to = \"https://localhost:{}\", ca = \"its.pem\" }}\n", a.port());
+        let carom = Carom::serving(routes).file("its.pem", &made.cert).start();
+        assert_eq!(carom.client().get("a.test", "/").error(), reason);
+    }
+}
+
+#[test]
+fn a_file_that_has_changed_is_read_again_with_the_routes() {
+    let a = Origin::secure(localhost(), |conn| conn.serve("a"));
+    let carom = to(a.port()).start();
+    assert_eq!(carom.client().get("a.test", "/").status(), 200);
+    std::fs::write(carom.folder().join("ca.pem"), tls::stranger(&["x.test"]).cert).unwrap();
+    let mark = carom.mark();
+    carom.signal(rustix::process::Signal::HUP);
+    let said = carom.stderr(mark, "that it has changed", |line| line.contains("a.test"));
+    assert!(said.contains("changed within"), "{said}");
+    assert_eq!(carom.client().get("a.test", "/").error(), Some("backend-tls"));
+    // One that can't be used changes nothing.
+    std::fs::write(carom.folder().join("ca.pem"), "").unwrap();
+    carom.signal(rustix::process::Signal::HUP);
+    carom.stderr(mark, "that it was not applied", |line| line.contains("was not applied"));
+    assert_eq!(carom.client().get("a.test", "/").error(), Some("backend-tls"));
+}
+
+#[test]
 fn a_backend_that_speaks_no_tls_or_breaks_off_is_said_to() {
     let plain = Origin::new(|conn| {
         conn.some();

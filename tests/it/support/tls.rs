@@ -64,6 +64,14 @@ pub fn stranger(names: &[&str]) -> Made {
     Made { cert: leaf.params.self_signed(&key).unwrap().pem(), chain: String::new(), key: key.serialize_pem() }
 }
 
+/// The same for a server that is its own authority, as `openssl req -x509` makes it: marked as a CA's.
+pub fn self_signed(names: &[&str], from: i64, to: i64) -> Made {
+    let mut leaf = leaf(names).valid(from, to);
+    leaf.params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate_for(leaf.algorithm).unwrap();
+    Made { cert: leaf.params.self_signed(&key).unwrap().pem(), chain: String::new(), key: key.serialize_pem() }
+}
+
 /// A certificate for these names, ECDSA P-256, valid from yesterday for ninety days.
 pub fn leaf(names: &[&str]) -> Leaf {
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
