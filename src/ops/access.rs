@@ -306,6 +306,18 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_was_passed_through_has_a_line_too() {
+        let backend = Backend::new(Address::Port(8001));
+        let passed = Record { method: b"-", target: b"", status: 0, tries: 1, reason: None, ..record(&backend) };
+        let mut out = Vec::new();
+        pretty(&mut out, &passed, false).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "00:20:34.567 192.0.2.7 - a.test passed through 2.3 kB 3.2 ms → 8001\n"
+        );
+    }
+
+    #[test]
     fn lines_are_dropped_and_counted_when_the_writer_is_stuck() {
         let (batches, _kept) = sync_channel(1);
         let access = Access { format: Format::Json, batches, dropped: Arc::default() };

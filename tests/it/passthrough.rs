@@ -84,6 +84,8 @@ fn the_first_message_arrives_as_it_was_sent_however_it_is_split() {
         (in_records(&hello, 1), 64),
         (in_records(&hello, 50), 13),
         (in_records(&hello, 300), hello.len() * 2),
+        // And what comes with it.
+        ([&hello[..], b"\x14\x03\x03\x00\x01\x01\x17\x03\x03\x00\x05early"].concat(), hello.len() + 3),
     ] {
         let b = keeping(bytes.len());
         let carom = serving(format!("\"mail.test\" = {{ passthrough = {} }}\n", b.port())).start();
