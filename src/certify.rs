@@ -1,5 +1,5 @@
-//! Which certificate a client is shown, or who else shows one: the seam between handshakes and knowing whose names are whose, as
-//! [`Decide`](crate::Decide) is for requests.
+//! Which certificate a client is shown, or who else shows one: the seam between handshakes and knowing whose names are
+//! whose, as [`Decide`](crate::Decide) is for requests.
 
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ impl Certify for Certificates {
 /// Those of the published table.
 impl Certify for Routes {
     fn certificate(&self, name: Option<&str>) -> Option<Arc<Certificate>> {
-        self.current().certificates().find(name).cloned()
+        self.load().certificates().find(name).cloned()
     }
 
     fn pass_through(&self, name: Option<&str>) -> Option<Arc<Route>> {
         let host = name.map(|name| Host::parse(name.as_bytes())).transpose().ok()?;
-        self.current().pass_through(host.as_ref()).cloned()
+        self.load().pass_through(host.as_ref()).cloned()
     }
 }

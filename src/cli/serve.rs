@@ -224,7 +224,7 @@ fn ready(addresses: &[SocketAddr], listen: &[Listen], path: &Path, table: &Table
 /// The certificates to begin with. What is wrong with some of them is said, and the others are served.
 fn first_certificates(shelf: &mut Shelf, table: &Table) -> Result<Found, Failure> {
     let found = shelf.read(table);
-    let folder = found.problems.iter().find(|trouble| trouble.file == shelf.folder());
+    let folder = found.problems.iter().find(|trouble| trouble.file == shelf.folder() && !trouble.file.is_dir());
     if let Some(trouble) = folder.filter(|_| found.certificates.all().is_empty()) {
         let help = "help: name the folder with --certs, or a site's own with tls = { cert = …, key = … }";
         return Err(Failure { text: format!("carom: {trouble}\n{help}"), code: WRONG });

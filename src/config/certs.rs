@@ -16,6 +16,7 @@ use rustls::sign::SigningKey;
 use crate::table::Table;
 use crate::table::certs::{BadCertificate, Certificate, Certificates, Leaf, sections, signing_key};
 use crate::table::https::OwnFiles;
+use crate::table::pattern::HostPattern;
 
 use super::look::{self, Places};
 use super::settle::Seen;
@@ -86,48 +87,20 @@ impl Store {
     pub fn read(&mut self, table: &Table, now: SystemTime) -> Found {
         // Before all else: what changes while we read is then noticed.
         let list = self.places(table).list();
-        let (files, mut problems) = match read(&self.folder) {
-            Ok(files) => (files, Vec::new()),
-            Err(trouble) => (Vec::new(), vec![trouble]),
+        let Sorted { served, mut problems } = match read(&self.folder) {
+            Ok(files) => sorted_out(&files, now),
+            Err(trouble) => Sorted { served: Vec::new(), problems: vec![trouble] },
         };
-        let mut sorted = sorted_out(&files, now);
-        problems.append(&mut sorted.problems);
-        let mut served: Vec<Arc<Certificate>> = sorted.served.into_iter().map(Arc::new).collect();
-        let is_troubled = |file: &PathBuf, problems: &[Trouble]| {
-            problems.iter().any(|trouble| trouble.file == *file || trouble.file == self.folder)
-        };
-        for last in self.last.all().iter().filter(|last| last.files().iter().any(|file| file.starts_with(&self.folder)))
-        {
-            let stays = last.files().iter().any(|file| is_troubled(file, &problems));
-            if stays && !served.iter().any(|certificate| certificate.is_same(last)) {
-                served.push(Arc::clone(last));
-            }
-        }
+        let mut served: Vec<Arc<Certificate>> = served.into_iter().map(Arc::new).collect();
+        let kept: Vec<_> =
+            self.still_good(&problems).filter(|last| !served.iter().any(|now| now.is_same(last))).collect();
+        served.extend(kept);
         let mut certificates = Certificates::from_shared(served);
         for (route, patterns) in table.lines() {
-            let Some(own) = &route.https.own else { continue };
-            let mut found = sorted_out(&read_files(own), now);
-            let files: &[&Path] = &[&own.cert, &own.key];
-            let last = self.last.all().iter().find(|last| last.files() == files);
-            match found.served.pop() {
-                Some(certificate) => {
-                    let certificate = Arc::new(certificate);
-                    for pattern in patterns.iter().filter(|pattern| !certificate.is_for(&pattern.host)) {
-                        let what = format!("it is not for {}, whose certificate it is to be", pattern.host);
-                        found.problems.push(Trouble { file: own.cert.clone(), what });
-                    }
-                    certificates.give(&certificate, patterns.iter().map(|pattern| &pattern.host));
-                }
-                None => {
-                    if found.problems.is_empty() {
-                        found.problems.push(Trouble { file: own.cert.clone(), what: "it has no certificate".into() });
-                    }
-                    if let Some(last) = last {
-                        certificates.give(last, patterns.iter().map(|pattern| &pattern.host));
-                    }
-                }
+            if let Some(files) = &route.https.own {
+                let hosts: Vec<&HostPattern> = patterns.iter().map(|pattern| &pattern.host).collect();
+                self.give_own(&mut certificates, files, &hosts, now, &mut problems);
             }
-            problems.append(&mut found.problems);
         }
         let default = self.default.as_deref().and_then(|name| {
             let found = certificates.covering(name).cloned();
@@ -139,6 +112,45 @@ impl Store {
         });
         self.last = Arc::new(certificates.or(default));
         Found { certificates: Arc::clone(&self.last), problems, expiring: expiring(&self.last, now), list }
+    }
+
+    /// Those of the folder that were good last and of which a file is in trouble now.
+    fn still_good(&self, problems: &[Trouble]) -> impl Iterator<Item = Arc<Certificate>> {
+        let is_troubled =
+            |file: &PathBuf| problems.iter().any(|trouble| trouble.file == *file || trouble.file == self.folder);
+        let is_of_folder = |file: &PathBuf| file.starts_with(&self.folder);
+        let last = self.last.all().iter().filter(move |last| last.files().iter().any(is_of_folder));
+        last.filter(move |last| last.files().iter().any(is_troubled)).cloned()
+    }
+
+    /// Gives a site the certificate of its own files: the one that is there, or the one that was good last.
+    fn give_own(
+        &self,
+        certificates: &mut Certificates,
+        own: &OwnFiles,
+        hosts: &[&HostPattern],
+        now: SystemTime,
+        problems: &mut Vec<Trouble>,
+    ) {
+        let trouble = |what: String| Trouble { file: own.cert.clone(), what };
+        let Sorted { mut served, problems: mut found } = sorted_out(&read_files(own), now);
+        let certificate = served.pop().map(Arc::new);
+        match &certificate {
+            Some(certificate) => found.extend(
+                hosts
+                    .iter()
+                    .filter(|host| !certificate.is_for(host))
+                    .map(|host| trouble(format!("it is not for {host}, whose certificate it is to be"))),
+            ),
+            None if found.is_empty() => found.push(trouble("there is no certificate in it".to_owned())),
+            None => {}
+        }
+        problems.append(&mut found);
+        let files: &[&Path] = &[&own.cert, &own.key];
+        let last = || self.last.all().iter().find(|last| last.files() == files).cloned();
+        if let Some(certificate) = certificate.or_else(last) {
+            certificates.give(&certificate, hosts.iter().copied());
+        }
     }
 }
 
@@ -226,6 +238,9 @@ impl<'r> Pile<'r> {
             Seen::Missing => return Ok(()),
             Seen::Unreadable(why) => return Err(BadCertificate(format!("it can't be read: {why}"))),
         };
+        if memchr::memmem::find(text, b"ENCRYPTED").is_some() {
+            return Err(BadCertificate("its private key is encrypted; `openssl pkey` decrypts it".to_owned()));
+        }
         let mut chain = Vec::new();
         for section in sections(text) {
             match section? {

@@ -44,6 +44,9 @@ pub struct Places {
 /// How deep below a folder files are looked for: `live/NAME/` is two.
 const DEEPEST: usize = 4;
 
+/// Larger files, in bytes, are not looked at: no certificate is so large with its chain.
+const LARGEST: u64 = 1 << 20;
+
 /// More files than this are not looked at.
 const MOST_FILES: usize = 20_000;
 
@@ -145,7 +148,7 @@ fn collect(folder: &Path, deeper: usize, files: &mut Vec<PathBuf>, folders: &mut
         match path.metadata() {
             // One below that can't be read has nothing for us: `private/` of another user.
             Ok(metadata) if metadata.is_dir() && deeper > 0 => drop(collect(&path, deeper - 1, files, folders)),
-            Ok(metadata) if metadata.is_file() => files.push(path),
+            Ok(metadata) if metadata.is_file() && metadata.len() <= LARGEST => files.push(path),
             _ => {}
         }
     }

@@ -115,6 +115,7 @@ fn what_is_wrong_is_said_with_file_and_reason_and_the_last_good_one_stays() {
         (other.whole()[..700].to_owned(), "cut off"),
         (other.whole().replace("MII", "!!!"), "can't be decoded"),
         (other.fullchain(), "private key is in none"),
+        (other.whole().replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"), "openssl pkey"),
         (leaf(&[]).make().whole(), "names no host"),
     ] {
         let carom = Carom::to(1).tls("a.pem", leaf(&["a.test"]).valid(-2, 40).make().whole()).start();
@@ -322,4 +323,31 @@ fn self_signed_certificates_are_made_for_the_routed_names_and_for_new_ones() {
     assert_eq!(get("b.test").unwrap(), 200);
     let mode = std::fs::metadata(carom.folder().join("certs/local/ca.key")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_folder_that_is_not_there_or_has_nothing_is_said() {
+    let (code, said) = verb("\"a.test\" = 1\n", &[], &["serve", "--tls", "127.0.0.1:0", "--certs", "none"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("none: there is no such folder") && said.contains("--certs"), "{said}");
+    let (code, said) = verb("\"a.test\" = 1\n", &[], &["serve", "--listen", "127.0.0.1:0", "--tls-self-signed"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("--tls '[::]:443'"), "{said}");
+
+    // One that has nothing yet is waited for.
+    let carom = Carom::to(1).config("default_cert = \"a.test\"").tls("readme", "").start();
+    assert!(carom.said(0).iter().any(|line| line.contains("no certificate yet")), "{:?}", carom.said(0));
+    let mark = carom.mark();
+    carom.save_cert("a.pem", pem(&["a.test"]));
+    carom.wait_certs(mark);
+    assert_eq!(days(&carom, "a.test"), 90);
+}
+
+#[test]
+fn a_hangup_reads_the_certificates_again() {
+    let carom = Carom::to(1).tls("a.pem", pem(&["a.test"])).start();
+    let mark = carom.mark();
+    carom.signal(rustix::process::Signal::HUP);
+    carom.stderr(mark, "that they are the same", |line| line.contains("certs read again: no certificate has changed"));
+    carom.stderr(mark, "that the routes are", |line| line.contains("routes.toml read again"));
 }
