@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use carom::bounce::Routes;
-use carom::config::caution::cautions;
+use carom::config::caution::{cautions, unheard};
 use carom::config::certs::{Found, Store, Trouble};
 use carom::config::diff::Diff;
 use carom::config::routes;
@@ -115,7 +115,8 @@ impl Follow {
             true => say!("{name} read again: no route has changed"),
             false => say!("{}", diff.block(name).trim_end()),
         }
-        for caution in cautions(&self.routes.current(), name) {
+        let unheard = if self.certs.is_none() { unheard(&self.routes.current(), name) } else { None };
+        for caution in cautions(&self.routes.current(), name).into_iter().chain(unheard) {
             say!("{caution}");
         }
         if let Some((certs, found)) = self.certs.as_mut().zip(found) {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use carom::bounce::Routes;
-use carom::config::caution::cautions;
+use carom::config::caution::{cautions, unheard};
 use carom::config::certs::Found;
 use carom::config::file::{self, Config, Listen};
 use carom::config::report::Report;
@@ -128,7 +128,9 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     }
     let proxy = builder.bind().await.map_err(|error| cannot_listen(&error))?;
     let mut ready = ready(proxy.addresses(), &listen, &path, &routes.current());
-    for caution in cautions(&routes.current(), &file_name(&path)) {
+    let name = file_name(&path);
+    let unheard = if shelf.is_none() { unheard(&routes.current(), &name) } else { None };
+    for caution in cautions(&routes.current(), &name).into_iter().chain(unheard) {
         let _ = write!(ready, "\n{caution}");
     }
     let listening = proxy.addresses().to_vec();

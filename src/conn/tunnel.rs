@@ -1,4 +1,4 @@
-//! After a 101: bytes both ways until both sides have ended. Parses nothing.
+//! After a 101, or of a connection that is passed through: bytes both ways until both sides have ended. Parses nothing.
 //!
 //! What fills its reads is carried by the kernel where it can ([`Haul`]). A buffer or a pipe is held only while it has
 //! something in it: an idle tunnel costs two descriptors and a task.

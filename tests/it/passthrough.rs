@@ -263,3 +263,16 @@ fn check_and_explain_know_whose_connection_it_is() {
         assert!(said.contains(words), "{words} in {said}");
     }
 }
+
+#[test]
+fn a_route_that_no_connection_can_come_to_is_said() {
+    let is_warning = |line: &str| line.starts_with("warning: routes.toml:1: mail.test is passed through");
+    let carom = Carom::serving("\"mail.test\" = { passthrough = 1 }\n").start();
+    carom.stderr(0, "that no address speaks TLS", is_warning);
+    let mark = carom.mark();
+    carom.reroute("\"mail.test\" = { passthrough = 2 }\n");
+    carom.stderr(mark, "that still none does", is_warning);
+    let carom = serving("\"mail.test\" = { passthrough = 1 }\n").start();
+    carom.reroute("\"mail.test\" = { passthrough = 2 }\n");
+    assert!(!carom.said(0).iter().any(|line| line.starts_with("warning")), "{:?}", carom.said(0));
+}
