@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use tokio::sync::watch;
 
 use crate::http::head::Head;
 use crate::http::refuse::Refusal;
@@ -286,33 +287,47 @@ where
 /// assert!(last.routes().is_empty());
 /// ```
 #[derive(Clone, Debug)]
-pub struct Routes(Arc<ArcSwap<Table>>);
+pub struct Routes(Arc<Published>);
+
+#[derive(Debug)]
+struct Published {
+    table: ArcSwap<Table>,
+    /// Told of each new one.
+    changes: watch::Sender<()>,
+}
 
 impl Routes {
     /// Publishes a first table.
     pub fn new(table: Table) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(table)))
+        Self(Arc::new(Published { table: ArcSwap::from_pointee(table), changes: watch::Sender::new(()) }))
     }
 
     /// Publishes a table in place of the last one, which is given back: dropping a large one takes a while.
     pub fn publish(&self, table: Table) -> Arc<Table> {
-        self.0.swap(Arc::new(table))
+        let last = self.0.table.swap(Arc::new(table));
+        self.0.changes.send_replace(());
+        last
     }
 
     /// The same, for a moment: cheaper, since nobody else is told.
     pub(crate) fn load(&self) -> Guard<Arc<Table>> {
-        self.0.load()
+        self.0.table.load()
     }
 
     /// The table that requests are routed by now.
     pub fn current(&self) -> Arc<Table> {
-        self.0.load_full()
+        self.0.table.load_full()
+    }
+
+    /// For those who want to know when there is another one.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.0.changes.subscribe()
     }
 }
 
 impl Decide for Routes {
     fn decide<'a>(&'a self, head: &'a Head<'a>, bounce: Bounce) -> Decision<'a> {
-        let table = self.0.load();
+        let table = self.0.table.load();
         Decision::Now(match table.find(head.host(), head.target()) {
             Some(route) => bounce.route(Arc::clone(route)),
             None => bounce,

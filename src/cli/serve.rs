@@ -16,6 +16,7 @@ use carom::config::file::{self, Config, Listen};
 use carom::config::report::Report;
 use carom::config::{default_certs_path, default_routes_path, routes};
 use carom::ops::access::{Access, Format, Writer};
+use carom::ops::health::Checks;
 use carom::proxy::{self, BindError, Proxy};
 use carom::table::Table;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -94,6 +95,8 @@ struct Running {
     proxy: Proxy,
     follow: Follow,
     log: Option<Writer>,
+    /// Asks instances whether they are up, for as long as it is held.
+    checks: Checks,
     /// What is said once signals are listened to.
     ready: String,
 }
@@ -134,7 +137,8 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         let _ = write!(ready, "\n{caution}");
     }
     let listening = proxy.addresses().to_vec();
-    Ok(Running { proxy, follow: Follow::new(path, bytes, listening, routes, shelf.zip(found)), log, ready })
+    let checks = Checks::follow(routes.clone()).map_err(refused)?;
+    Ok(Running { proxy, checks, follow: Follow::new(path, bytes, listening, routes, shelf.zip(found)), log, ready })
 }
 
 fn configuration(path: Option<&Path>) -> Result<Config, Report> {
@@ -175,6 +179,7 @@ impl Running {
             }
             code = again.twice() => code,
         };
+        drop(self.checks);
         if let Some(log) = self.log {
             log.finish();
         }

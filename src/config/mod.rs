@@ -14,6 +14,7 @@ pub mod file;
 mod folders;
 mod from_json;
 mod from_toml;
+mod health;
 mod https;
 mod keys;
 mod link;

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 
 use crate::table::backend::{Address, Backend};
 use crate::table::balance::Balance;
+use crate::table::health::{Check, Health};
 use crate::table::link::Link;
 use crate::table::pattern::Pattern;
 use crate::table::site::{Instance, Site};
@@ -16,6 +17,8 @@ use crate::table::{Action, Table};
 /// The backends and sites that are known while a table is built.
 pub(super) struct Known<'p> {
     backends: HashMap<(Address, Link), Arc<Backend>>,
+    /// By the backend's id and the check.
+    healths: HashMap<(u64, Check), Arc<Health>>,
     /// By the first pattern of their route.
     sites: HashMap<&'p Pattern, &'p Arc<Site>>,
 }
@@ -23,7 +26,7 @@ pub(super) struct Known<'p> {
 impl<'p> Known<'p> {
     /// What a running table knows.
     pub(super) fn from(previous: Option<&'p Table>) -> Self {
-        let mut known = Self { backends: HashMap::new(), sites: HashMap::new() };
+        let mut known = Self { backends: HashMap::new(), healths: HashMap::new(), sites: HashMap::new() };
         for (route, patterns) in previous.into_iter().flat_map(Table::lines) {
             let (Action::Forward(site) | Action::PassThrough(site), Some(first)) = (&route.action, patterns.first())
             else {
@@ -34,6 +37,10 @@ impl<'p> Known<'p> {
                 let backend = &instance.backend;
                 let key = (backend.address().clone(), backend.link().clone());
                 known.backends.entry(key).or_insert_with(|| Arc::clone(backend));
+                if let Some(health) = &instance.health {
+                    let key = (backend.id(), health.check().clone());
+                    known.healths.entry(key).or_insert_with(|| Arc::clone(health));
+                }
             }
         }
         known
@@ -50,6 +57,12 @@ impl<'p> Known<'p> {
         backend
     }
 
+    /// What is known of this backend by this check.
+    pub(super) fn health(&mut self, backend: &Backend, check: Check) -> Arc<Health> {
+        let health = self.healths.entry((backend.id(), check.clone()));
+        Arc::clone(health.or_insert_with(|| Arc::new(Health::new(check))))
+    }
+
     /// The site of a route: the running one where nothing of it has changed.
     pub(super) fn site(&self, pattern: &Pattern, instances: Vec<Instance>, balance: Balance) -> Arc<Site> {
         match self.sites.get(pattern) {
@@ -62,6 +75,9 @@ impl<'p> Known<'p> {
 fn same(old: &[Instance], new: &[Instance]) -> bool {
     old.len() == new.len()
         && old.iter().zip(new).all(|(old, new)| {
-            Arc::ptr_eq(&old.backend, &new.backend) && old.weight == new.weight && old.backup == new.backup
+            Arc::ptr_eq(&old.backend, &new.backend)
+                && old.weight == new.weight
+                && old.backup == new.backup
+                && old.health.as_ref().map(Arc::as_ptr) == new.health.as_ref().map(Arc::as_ptr)
         })
 }

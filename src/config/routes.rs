@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::table::backend::Backend;
 use crate::table::balance::{Balance, By};
+use crate::table::health::{Check, Health};
 use crate::table::https::{Https, Plain};
 use crate::table::link::Link;
 use crate::table::pattern::{HostPattern, Pattern};
@@ -23,7 +24,7 @@ use super::node::{Entry, Node, Value};
 use super::report::{Problem, Report};
 use super::reuse::Known;
 use super::text::Text;
-use super::{answer, balance, dotted, from_json, from_toml, https, names};
+use super::{answer, balance, dotted, from_json, from_toml, health, https, names};
 
 /// Reads and resolves the routes file; gives its bytes too, for the watch to know what is applied.
 ///
@@ -86,6 +87,7 @@ struct Said<'a> {
     passthrough: Option<&'a Entry<'a>>,
     also: Option<&'a Entry<'a>>,
     balance: Option<&'a Entry<'a>>,
+    health: Option<&'a Entry<'a>>,
     link: link::Said<'a>,
     redirect: Option<&'a Entry<'a>>,
     respond: Option<&'a Entry<'a>>,
@@ -128,7 +130,7 @@ impl<'a> Resolver<'a> {
             }
             _ => {
                 patterns.extend(own.clone());
-                let instances = self.instances(&entry.node, &link::Said::default());
+                let instances = self.instances(&entry.node, &link::Said::default(), None);
                 self.site(own.as_ref(), instances, Balance::default())
             }
         };
@@ -176,6 +178,7 @@ impl<'a> Resolver<'a> {
             "to" => said.to = Some(entry),
             "also" => said.also = Some(entry),
             "balance" => said.balance = Some(entry),
+            "health" => said.health = Some(entry),
             "redirect" => said.redirect = Some(entry),
             "respond" => said.respond = Some(entry),
             _ => {
@@ -244,8 +247,10 @@ impl<'a> Resolver<'a> {
         }
         let balance =
             said.balance.map_or_else(Balance::default, |entry| balance::read(&entry.node, &mut self.problems));
-        for of_targets in
-            [said.balance, said.link.any()].into_iter().flatten().filter(|_| said.to.or(said.passthrough).is_none())
+        for of_targets in [said.balance, said.health, said.link.any()]
+            .into_iter()
+            .flatten()
+            .filter(|_| said.to.or(said.passthrough).is_none())
         {
             let what = format!("`{}` is for routes with `to`", of_targets.key);
             self.problems.push(Problem::at(&of_targets.key_span, what));
@@ -256,7 +261,8 @@ impl<'a> Resolver<'a> {
         if let Some(respond) = said.respond {
             return answer::respond(&respond.node, &mut self.problems).map(Action::Respond);
         }
-        let instances = self.instances(&first.node, &said.link);
+        let check = said.health.and_then(|entry| Some((health::read(&entry.node, &mut self.problems)?, &entry.node)));
+        let instances = self.instances(&first.node, &said.link, check.as_ref());
         match said.to {
             Some(_) => self.site(own, instances, balance),
             None => self.pass_through(first, said, own, instances, balance),
@@ -282,6 +288,13 @@ impl<'a> Resolver<'a> {
             let problem =
                 Problem::at(&key.node.span, "what is passed through stays what it is, whatever a target speaks");
             self.problems.push(problem.help("an address alone: passthrough = \"10.0.0.9:443\""));
+        }
+        let asked = |instance: &Instance| health::fits(instance.health.as_ref()?.check(), true);
+        if let Some(why) = site.instances().iter().find_map(asked) {
+            self.problems.push(
+                Problem::at(&said.health.map_or(&key.node.span, |entry| &entry.node.span).clone(), why)
+                    .help("health = \"tcp\""),
+            );
         }
         if let Some(key) = said.ends_here {
             let what = format!("`{}` is for connections that end here, and these are passed through", key.key);
@@ -325,7 +338,12 @@ impl<'a> Resolver<'a> {
     }
 
     /// The instances of a target or of an array of them, with what the route says of all; `None` when one is wrong.
-    fn instances(&mut self, node: &'a Node<'a>, route: &link::Said<'a>) -> Option<Vec<Instance>> {
+    fn instances(
+        &mut self,
+        node: &'a Node<'a>,
+        route: &link::Said<'a>,
+        check: Option<&(Check, &'a Node<'a>)>,
+    ) -> Option<Vec<Instance>> {
         let items = node.items();
         if items.is_empty() {
             self.problems.push(Problem::at(&node.span, "an array without a target").help("such as [8001, 8002]"));
@@ -338,7 +356,7 @@ impl<'a> Resolver<'a> {
         }
         let mut instances = Vec::with_capacity(items.len());
         for item in items {
-            instances.extend(self.instance(item, route));
+            instances.extend(self.instance(item, route, check));
         }
         let over_tls = |instance: &Instance| instance.backend.link().tls.is_some();
         if let (Some(entry), true) = (route.about_tls(), instances.len() == items.len())
@@ -349,12 +367,19 @@ impl<'a> Resolver<'a> {
         (instances.len() == items.len()).then_some(instances)
     }
 
-    fn instance(&mut self, node: &'a Node<'a>, route: &link::Said<'a>) -> Option<Instance> {
+    fn instance(
+        &mut self,
+        node: &'a Node<'a>,
+        route: &link::Said<'a>,
+        check: Option<&(Check, &'a Node<'a>)>,
+    ) -> Option<Instance> {
         let Value::Table(entries) = &node.value else {
             let backend = self.backend(node, &link::Said::default(), route)?;
-            return Some(Instance { backend, weight: 1, backup: false });
+            let health = check.and_then(|check| self.health(&backend, check));
+            return Some(Instance { backend, weight: 1, backup: false, health });
         };
         let (mut to, mut weight, mut backup, mut own) = (None, 1, false, link::Said::default());
+        let mut own_check = None;
         TARGET.read(
             entries,
             &mut self.problems,
@@ -365,6 +390,7 @@ impl<'a> Resolver<'a> {
                     let number = noted(entry.node.number("a weight", 1..=i64::from(HEAVIEST)), problems);
                     weight = number.and_then(|number| u16::try_from(number).ok()).unwrap_or(1);
                 }
+                "health" => own_check = health::read(&entry.node, problems).map(|check| (check, &entry.node)),
                 "backup" => backup = noted(entry.node.flag("true or false"), problems).unwrap_or(false),
                 _ => {
                     own.note(key, entry);
@@ -376,7 +402,17 @@ impl<'a> Resolver<'a> {
             self.problems.push(problem.help("{ to = 8001, weight = 2 }"));
             return None;
         };
-        Some(Instance { backend: self.backend(to, &own, route)?, weight, backup })
+        let backend = self.backend(to, &own, route)?;
+        let health = own_check.as_ref().or(check).and_then(|check| self.health(&backend, check));
+        Some(Instance { backend, weight, backup, health })
+    }
+
+    fn health(&mut self, backend: &Backend, (check, node): &(Check, &'a Node<'a>)) -> Option<Arc<Health>> {
+        if let Some(why) = health::fits(check, backend.link().http2) {
+            self.problems.push(Problem::at(&node.span, why).help("health = \"tcp\""));
+            return None;
+        }
+        Some(self.known.health(backend, check.clone()))
     }
 
     fn backend(&mut self, node: &Node<'_>, own: &link::Said<'_>, route: &link::Said<'_>) -> Option<Arc<Backend>> {
@@ -457,6 +493,7 @@ const ROUTE: Keys = Keys {
         "passthrough",
         "also",
         "balance",
+        "health",
         "send_proxy",
         "http2",
         "ca",
@@ -470,7 +507,7 @@ const ROUTE: Keys = Keys {
         "hsts",
         "tls",
     ],
-    later: &["health", "retries", "wait", "max_connections", "headers", "auth"],
+    later: &["retries", "wait", "max_connections", "headers", "auth"],
 };
 
 /// What a target's table may say.
@@ -480,6 +517,7 @@ const TARGET: Keys = Keys {
         "to",
         "weight",
         "backup",
+        "health",
         "send_proxy",
         "http2",
         "ca",
@@ -488,7 +526,7 @@ const TARGET: Keys = Keys {
         "client_key",
         "insecure",
     ],
-    later: &["health", "max_connections"],
+    later: &["max_connections"],
 };
 
 /// The most further hosts of one route.

@@ -1,4 +1,5 @@
 //! What keeps a proxy well and visible, off the data path.
 
 pub mod access;
+pub mod health;
 pub mod local;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::backend::Backend;
 use super::balance::{self, Balance};
+use super::health::Health;
 
 /// The most that one instance may weigh against another.
 pub const HEAVIEST: u16 = 256;
@@ -36,6 +37,8 @@ pub struct Instance {
     pub weight: u16,
     /// Serves only when no other instance can.
     pub backup: bool,
+    /// Whether it is up, where it is checked.
+    pub health: Option<Arc<Health>>,
 }
 
 /// Which instances a request has already tried.
@@ -79,7 +82,7 @@ impl Site {
     }
 
     fn choose(&self, tried: Tried, key: u64, now: u64) -> Option<usize> {
-        let up = Group::of(&self.instances, |instance| !instance.backend.standing().is_aside(now));
+        let up = Group::of(&self.instances, |instance| instance.is_up(now));
         let left = Group(!tried.0);
         let (regular, backup) = (self.regular.and(left), self.backup.and(left));
         for group in [regular.and(up), backup.and(up), regular, backup] {
@@ -196,6 +199,12 @@ impl Group {
     }
 }
 
+impl Instance {
+    fn is_up(&self, now: u64) -> bool {
+        self.health.as_ref().is_none_or(|health| health.is_up()) && !self.backend.standing().is_aside(now)
+    }
+}
+
 impl Tried {
     /// How many instances have been tried.
     pub fn count(self) -> u32 {
@@ -240,7 +249,12 @@ mod tests {
         let instances = weights
             .iter()
             .zip(8001..)
-            .map(|(&(weight, backup), port)| Instance { backend: Backend::new(Address::Port(port)), weight, backup })
+            .map(|(&(weight, backup), port)| Instance {
+                backend: Backend::new(Address::Port(port)),
+                weight,
+                backup,
+                health: None,
+            })
             .collect();
         Site::new(instances, balance)
     }

@@ -66,6 +66,13 @@ impl Standing {
         Some(Aside { length })
     }
 
+    /// It has been asked, and is well.
+    pub(crate) fn forget(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+        self.asides.store(0, Ordering::Relaxed);
+        self.aside_until.store(0, Ordering::Relaxed);
+    }
+
     /// It has answered.
     pub(crate) fn served(&self, now: u64) -> Option<Back> {
         if self.failures.load(Ordering::Relaxed) == 0 {

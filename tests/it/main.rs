@@ -53,6 +53,9 @@ mod failure;
 /// Instances that keep failing, and who serves in their place.
 mod standing;
 
+/// Instances that are asked whether they are up.
+mod health;
+
 /// Each limit and each deadline, and what it protects.
 mod limits;
 

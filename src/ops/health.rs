@@ -1,0 +1,191 @@
+//! Asks instances whether they are up, as the routes say ([`Check`]).
+//!
+//! One thread for all, away from those who carry requests. It follows the published table: what a save adds is asked at
+//! once, what it takes away is asked no more, and what stays keeps what is known of it.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::bounce::Routes;
+use crate::http::head::Parsed;
+use crate::http::response::ResponseHead;
+use crate::net::buffer::Buffer;
+use crate::net::proxy_protocol::Ends;
+use crate::net::stream::Stream;
+use crate::settings::Limits;
+use crate::table::backend::{Address, Backend};
+use crate::table::health::{Health, Probe, State};
+use crate::table::{Action, Table};
+use crate::upstream::connect;
+
+/// Who asks. Stops when dropped.
+#[derive(Debug)]
+pub struct Checks {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checks {
+    /// Begins to ask what these routes want to have asked.
+    ///
+    /// # Errors
+    /// A thread or a runtime that can't be made.
+    pub fn follow(routes: Routes) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("health".into()).spawn(move || {
+            let local = tokio::task::LocalSet::new();
+            local.block_on(&runtime, async {
+                tokio::select! {
+                    () = follow(routes) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Checks {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // A thread that has panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn follow(routes: Routes) {
+    let mut changes = routes.changes();
+    let mut asking: HashMap<usize, AbortHandle> = HashMap::new();
+    loop {
+        changes.mark_unchanged();
+        let wanted = wanted(&routes.current());
+        asking.retain(|place, task| {
+            wanted.contains_key(place) || {
+                task.abort();
+                false
+            }
+        });
+        for (place, (backend, health)) in wanted {
+            asking
+                .entry(place)
+                .or_insert_with(|| tokio::task::spawn_local(ask_for_ever(backend, health)).abort_handle());
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What a table wants to have asked, each once.
+fn wanted(table: &Table) -> HashMap<usize, (Arc<Backend>, Arc<Health>)> {
+    let mut wanted = HashMap::new();
+    for route in table.routes() {
+        let (Action::Forward(site) | Action::PassThrough(site)) = &route.action else { continue };
+        for instance in site.instances() {
+            if let Some(health) = &instance.health {
+                let place = Arc::as_ptr(health).addr();
+                wanted.entry(place).or_insert_with(|| (Arc::clone(&instance.backend), Arc::clone(health)));
+            }
+        }
+    }
+    wanted
+}
+
+async fn ask_for_ever(backend: Arc<Backend>, health: Arc<Health>) {
+    let check = health.check();
+    let mut down_since = None;
+    loop {
+        let answer = match timeout(check.timeout, ask(&backend, &check.probe)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(format!("no answer within {}", humantime::format_duration(check.timeout))),
+        };
+        match (health.take(answer.is_ok()), answer) {
+            (Some(State::Down), Err(why)) => {
+                down_since = Some(Instant::now());
+                tracing::warn!(%backend, why, "a backend is down");
+            }
+            (Some(_), Ok(())) => {
+                // What requests have found out before is of the past.
+                backend.standing().forget();
+                match down_since.take() {
+                    Some(since) => {
+                        let seconds = since.elapsed().as_secs();
+                        tracing::info!(%backend, seconds, "a backend that was down is up");
+                    }
+                    None => tracing::debug!(%backend, "a backend is up"),
+                }
+            }
+            _ => {}
+        }
+        sleep(jittered(check.interval)).await;
+    }
+}
+
+/// A tenth more or less, so that many checks don't come at the same moment for ever.
+fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(fastrand::f64().mul_add(0.2, 0.9))
+}
+
+/// Asks once. An error says what was wrong.
+async fn ask(backend: &Backend, probe: &Probe) -> Result<(), String> {
+    // To those who want to hear who the client is: it is ourselves.
+    let ourselves = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let ends = backend.link().send_proxy.map(|version| (version, Ends { client: ourselves, server: ourselves }));
+    let mut stream = connect::connect(backend, ends).await.map_err(|refusal| refusal.row().code.to_owned())?;
+    let Probe::Http { method, path, host, .. } = probe else {
+        return Ok(());
+    };
+    let host = host.as_deref().map_or_else(|| host_of(backend.address()), str::to_owned);
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: carom/{}\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    let answered = answer(&mut stream, request.as_bytes(), method.as_ref() == "HEAD").await;
+    match answered.map_err(|error| format!("{method} {path}: {error}"))? {
+        status if probe.accepts(status) => Ok(()),
+        status => Err(format!("{method} {path} answered {status}")),
+    }
+}
+
+fn host_of(address: &Address) -> String {
+    match address {
+        Address::Port(_) | Address::Unix(_) => "localhost".into(),
+        other => other.to_string(),
+    }
+}
+
+/// The status of the response.
+async fn answer(stream: &mut Stream, request: &[u8], to_head: bool) -> io::Result<u16> {
+    let mut sent = 0;
+    while sent < request.len() {
+        match poll_fn(|cx| stream.poll_write(cx, &request[sent..])).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => sent += count,
+        }
+    }
+    let (limits, mut buffer, mut head) = (Limits::default(), Buffer::new(), ResponseHead::default());
+    loop {
+        match head.parse(buffer.data(), to_head, &limits) {
+            Ok(Parsed::Whole) if head.is_interim() => buffer.eat(head.length),
+            Ok(Parsed::Whole) => return Ok(head.status),
+            Ok(Parsed::Partial) if buffer.make_room(limits.response_head) => {
+                if poll_fn(|cx| stream.poll_read(cx, &mut buffer)).await? == 0 {
+                    return Err(io::Error::other("closed without an answer"));
+                }
+            }
+            Ok(Parsed::Partial) | Err(_) => return Err(io::Error::other("no answer of HTTP/1")),
+        }
+    }
+}

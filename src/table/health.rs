@@ -1,0 +1,134 @@
+//! How an instance is checked, and what that has found.
+//!
+//! Who asks is `ops::health`; here is only what is remembered. Without a check an instance is up.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A check, as an operator has asked for it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Check {
+    /// What is asked.
+    pub probe: Probe,
+    /// From one answer to the next question, give or take a tenth.
+    pub interval: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// So many good answers in a row bring an instance back that was down.
+    pub rise: u32,
+    /// So many bad ones in a row take it out.
+    pub fall: u32,
+}
+
+/// What is asked of an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Probe {
+    /// To accept a connection; over TLS, to shake hands.
+    Tcp,
+    /// To answer a request.
+    Http {
+        /// The method.
+        method: Box<str>,
+        /// Path and query.
+        path: Box<str>,
+        /// The `Host`; the target's, where none is named.
+        host: Option<Box<str>>,
+        /// The statuses that are good; none named: 200 to 399.
+        status: Vec<u16>,
+    },
+}
+
+/// What checks have found of an instance. One for all that have the same address and the same check.
+#[derive(Debug)]
+pub struct Health {
+    check: Check,
+    state: AtomicU8,
+    /// Answers in a row that speak against the state.
+    against: AtomicU32,
+}
+
+/// Whether an instance is fit to serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nobody has asked yet: it gets requests only where nobody else can.
+    Unknown,
+    /// It serves.
+    Up,
+    /// It does not.
+    Down,
+}
+
+impl Health {
+    pub(crate) fn new(check: Check) -> Self {
+        Self { check, state: AtomicU8::new(State::Unknown as u8), against: AtomicU32::new(0) }
+    }
+
+    /// How it is checked.
+    pub fn check(&self) -> &Check {
+        &self.check
+    }
+
+    /// What is known.
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::Relaxed) {
+            state if state == State::Up as u8 => State::Up,
+            state if state == State::Down as u8 => State::Down,
+            _ => State::Unknown,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == State::Up as u8
+    }
+
+    /// Takes an answer; there is one asker. Gives the new state where that changes it.
+    pub(crate) fn take(&self, good: bool) -> Option<State> {
+        let (becomes, after) = match (self.state(), good) {
+            (State::Unknown, true) => (State::Up, 1),
+            (State::Unknown, false) => (State::Down, 1),
+            (State::Up, false) => (State::Down, self.check.fall),
+            (State::Down, true) => (State::Up, self.check.rise),
+            (State::Up, true) | (State::Down, false) => {
+                self.against.store(0, Ordering::Relaxed);
+                return None;
+            }
+        };
+        if self.against.fetch_add(1, Ordering::Relaxed) + 1 < after {
+            return None;
+        }
+        self.against.store(0, Ordering::Relaxed);
+        self.state.store(becomes as u8, Ordering::Relaxed);
+        Some(becomes)
+    }
+}
+
+impl Probe {
+    /// Whether a response with this status is a good one.
+    pub(crate) fn accepts(&self, answered: u16) -> bool {
+        match self {
+            Self::Tcp => true,
+            Self::Http { status, .. } if status.is_empty() => (200..400).contains(&answered),
+            Self::Http { status, .. } => status.contains(&answered),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_as_many_answers_as_were_asked_for_to_change_a_mind_and_one_to_make_it_up() {
+        let second = Duration::from_secs(1);
+        let check = |rise, fall| Check { probe: Probe::Tcp, interval: second, timeout: second, rise, fall };
+        let health = Health::new(check(2, 3));
+        assert_eq!((health.state(), health.is_up()), (State::Unknown, false));
+        assert_eq!(health.take(true), Some(State::Up));
+        assert_eq!([false, false, true, false, false].map(|good| health.take(good)), [None; 5], "not in a row");
+        assert_eq!(health.take(false), Some(State::Down));
+        assert_eq!([true, false, true].map(|good| health.take(good)), [None; 3]);
+        assert_eq!(health.take(true), Some(State::Up));
+        assert!(health.is_up());
+        assert_eq!(Health::new(check(2, 3)).take(false), Some(State::Down));
+    }
+}
