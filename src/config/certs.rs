@@ -340,10 +340,11 @@ impl<'r> Pile<'r> {
     }
 }
 
-/// The first certificate, and of those behind it as many as each certify the one before (RFC 8446 section 4.4.2).
+/// The first certificate, and of those behind it as many as each certify the one before (RFC 8446 section 4.4.2), but for
+/// the root, which clients have themselves.
 fn certified(chain: &[CertificateDer<'static>]) -> Vec<CertificateDer<'static>> {
     let certifies = |pair: &&[CertificateDer<'_>]| match (Leaf::of(&pair[0]), Leaf::of(&pair[1])) {
-        (Ok(before), Ok(behind)) => before.issuer == behind.subject && before.issuer != before.subject,
+        (Ok(before), Ok(behind)) => before.issuer == behind.subject && behind.issuer != behind.subject,
         _ => false,
     };
     let length = 1 + chain.windows(2).take_while(certifies).count();

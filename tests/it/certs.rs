@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::support::carom::{BINARY, run};
@@ -72,11 +73,23 @@ fn every_layout_is_found_out() {
 }
 
 #[test]
-fn a_chain_that_lies_beside_its_certificate_is_sent_with_it() {
+fn a_chain_is_sent_in_order_without_root_or_repetition_however_it_lies() {
     let made = leaf(&["a.test"]).make();
-    let carom = Carom::to(1).tls("cert", made.cert).tls("chain", made.chain).tls("key", made.key).start();
-    let client = carom.tls_client("a.test");
-    assert_eq!(client.session().peer_certificates().map(<[CertificateDer<'_>]>::len), Some(2));
+    let tls::Made { cert, chain, key } = &made;
+    for (what, files) in [
+        ("beside", vec![cert.clone(), chain.clone(), key.clone()]),
+        ("with the root", vec![format!("{cert}{chain}{}{key}", tls::root())]),
+        ("in the wrong order", vec![format!("{key}{}{chain}{cert}", tls::root())]),
+        ("twice", vec![format!("{cert}{cert}{chain}{chain}{key}")]),
+        ("alone and whole", vec![cert.clone(), made.whole(), chain.clone()]),
+    ] {
+        let named = files.into_iter().enumerate();
+        let carom = named.fold(Carom::to(1), |setup, (n, pem)| setup.tls(&format!("{n}.pem"), pem)).start();
+        let client = carom.tls_client("a.test");
+        let sent = client.session().peer_certificates().unwrap();
+        let wanted = [cert, chain].map(|pem| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap());
+        assert_eq!(sent, wanted, "{what}");
+    }
 }
 
 #[test]

@@ -340,3 +340,31 @@ fn half_a_record_does_not_prolong_a_wait() {
         assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
     }
 }
+
+/// The first message for a name that no client of ours would ask for, as long as another that it takes.
+fn hello_with(name: &str) -> Vec<u8> {
+    let stand_in = format!("{}.test", "s".repeat(name.len() - 5));
+    let mut bytes = hello(&stand_in);
+    let at = bytes.windows(stand_in.len()).position(|window| window == stand_in.as_bytes()).unwrap();
+    bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}
+
+#[test]
+fn odd_names_are_one_name_or_none() {
+    let carom = Carom::to(1).tls("a.pem", pem(&["long.a.test"])).start();
+    let answer = |name: &str| {
+        let mut client = Client::connect(carom.tls_address());
+        client.send(hello_with(name));
+        client.exactly(7)
+    };
+    for name in ["long.a.test", "LONG.A.Test", "long.a.test."] {
+        assert_eq!(answer(name)[..3], [22, 3, 3], "{name}");
+    }
+    // An address is no name (RFC 6066 section 3): as if none had been asked for.
+    for name in ["127.0.0.1", "long_b.test", "xn--bcher-kva.test"] {
+        assert_eq!(answer(name), [21, 3, 3, 0, 2, 2, 112], "{name}");
+    }
+    // illegal_parameter
+    assert_eq!(answer("..........."), [21, 3, 3, 0, 2, 2, 47]);
+}
