@@ -12,6 +12,7 @@ mod demo;
 mod explain;
 mod follow;
 mod serve;
+mod shelf;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

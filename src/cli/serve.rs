@@ -22,7 +22,8 @@ use carom::table::Table;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Serve;
-use super::follow::{Follow, Shelf};
+use super::follow::Follow;
+use super::shelf::Shelf;
 
 /// Why `serve` did not serve: what to say, and how to exit.
 pub(super) struct Failure {
