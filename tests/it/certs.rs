@@ -2,15 +2,21 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
+use carom::config::routes;
+use carom::table::certs::{Certificate, Certificates};
+use carom::{Proxy, Routes};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::support::carom::{BINARY, run};
+use crate::support::inside::Inside;
 use crate::support::tls::{self, leaf, pem};
-use crate::support::{Carom, Client, Origin};
+use crate::support::{Carom, Client, Origin, request};
 
 /// What a client is shown: the names, joined, and how many days it is still valid.
 fn shown(client: &Client) -> (String, u64) {
@@ -240,33 +246,60 @@ fn the_default_is_for_names_without_one_and_for_no_name() {
 }
 
 #[test]
-fn saving_again_and_again_fails_no_handshake() {
-    let a = Origin::named("a");
-    let carom = Carom::to(a.port()).workers(2).tls("a.pem", pem(&["a.test"])).start();
-    let until = SystemTime::now() + Duration::from_secs(3);
-    let (address, mut kept) = (carom.tls_address(), carom.tls_client("a.test"));
+fn two_hundred_swaps_under_load_fail_no_handshake_and_drop_no_stream() {
+    let a = Origin::new(|conn| {
+        while let Some(request) = conn.request() {
+            if request.has("upgrade") {
+                conn.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+                return conn.echo();
+            }
+            conn.answer("a", &request);
+        }
+    });
+    let text = format!("\"a.test\" = {}", a.port());
+    let table = || routes::parse("routes.toml".as_ref(), text.as_bytes(), &[], None).unwrap();
+    let swapped: Vec<_> = (0..200)
+        .map(|_| {
+            table().with_certificates(Arc::new(Certificates::of([
+                Certificate::from_pem(pem(&["a.test"]).as_bytes()).unwrap()
+            ])))
+        })
+        .collect();
+    let published = Routes::new(table());
+    let mut swapped = swapped.into_iter();
+    published.publish(swapped.next().unwrap());
+    let builder = Proxy::builder().listen_tls("127.0.0.1:0").decide(published.clone()).certify(published.clone());
+    let proxy = Inside::running(builder);
+    let address = proxy.address();
+    let mut tunnel = tls::connect(address, "a.test");
+    tunnel.send(request("GET /t", "a.test", &["Connection: Upgrade", "Upgrade: echo"]));
+    assert_eq!(tunnel.response_head().status(), 101);
+    let mut kept = tls::connect(address, "a.test");
+
+    let over = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..3)
         .map(|_| {
+            let over = Arc::clone(&over);
             std::thread::spawn(move || {
                 let mut handshakes = 0;
-                while SystemTime::now() < until {
-                    let mut client = tls::connect(address, "a.test");
-                    assert_eq!(client.get("a.test", "/").status(), 200);
+                while !over.load(Ordering::Relaxed) {
+                    assert_eq!(tls::connect(address, "a.test").get("a.test", "/").status(), 200);
                     handshakes += 1;
                 }
                 handshakes
             })
         })
         .collect();
-    let pems: Vec<String> = (0..10).map(|_| pem(&["a.test"])).collect();
-    for pem in pems.iter().cycle().take(200) {
-        carom.save_cert("a.pem", pem);
-        std::thread::sleep(Duration::from_millis(12));
+    for table in swapped {
+        published.publish(table);
+        assert_eq!(kept.get("a.test", "/kept").status(), 200);
+        tunnel.send("ping");
+        tunnel.expect("ping");
     }
+    over.store(true, Ordering::Relaxed);
     for client in clients {
         assert!(client.join().unwrap() > 0);
     }
-    assert_eq!(kept.get("a.test", "/").status(), 200);
 }
 
 /// Runs a verb in a folder with these routes and certificates.

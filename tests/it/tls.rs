@@ -42,16 +42,30 @@ fn a_host_that_the_certificate_is_not_for_is_misdirected() {
 }
 
 #[test]
-fn every_kind_of_key_is_served() {
-    let kinds = [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519];
-    for (kind, number) in kinds.into_iter().zip(1..) {
-        let name = format!("{number}.test");
-        let a = Origin::named("a");
-        let routes = format!("\"*\" = {}", a.port());
-        let made = leaf(&[&name]).algorithm(kind).make();
-        let carom = Carom::serving(routes).tls("x/chain.txt", made.fullchain()).tls("y/key.txt", made.key).start();
-        assert_eq!(carom.tls_client(&name).get(&name, "/1").text(), "a GET /1");
+fn every_kind_of_key_is_served_however_it_is_written() {
+    let a = Origin::named("a");
+    let p256 = leaf(&["p256.test"]).make();
+    let rsa = leaf(&["rsa.test"]).algorithm(&rcgen::PKCS_RSA_SHA256).make();
+    let carom = [
+        ("sec1.test", leaf(&["sec1.test"]).algorithm(&rcgen::PKCS_ECDSA_P384_SHA384).make(), Some("EC PRIVATE KEY")),
+        ("p256.test", p256, None),
+        ("ed25519.test", leaf(&["ed25519.test"]).algorithm(&rcgen::PKCS_ED25519).make(), None),
+        ("pkcs1.test", leaf(&["pkcs1.test"]).algorithm(&rcgen::PKCS_RSA_SHA256).make(), Some("RSA PRIVATE KEY")),
+        ("rsa.test", rsa, None),
+    ]
+    .into_iter()
+    .fold(Carom::serving(format!("\"*\" = {}", a.port())), |setup, (name, made, bare)| {
+        let key = bare.map_or_else(|| made.key.clone(), |label| made.bare_key(label));
+        setup.tls(&format!("x/{name}.chain"), made.fullchain()).tls(&format!("y/{name}.key"), key)
+    })
+    .start();
+    for name in ["p256.test", "sec1.test", "ed25519.test", "rsa.test", "pkcs1.test"] {
+        for versions in [&[&TLS12], &[&TLS13]] {
+            let mut client = tls::try_connect(carom.tls_address(), name, tls::config(versions)).unwrap();
+            assert_eq!(client.get(name, "/1").text(), "a GET /1", "{name}");
+        }
     }
+    assert_eq!(carom.said(0).len(), 1, "{:?}", carom.said(0));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
+use carom::proxy::Builder;
 use carom::settings::Settings;
 use carom::{Decide, Proxy};
 use tokio::sync::oneshot;
@@ -23,13 +24,17 @@ impl Inside {
     }
 
     pub fn with(settings: Settings, decide: impl Decide) -> Self {
+        Self::running(Proxy::builder().listen("127.0.0.1:0").settings(settings).decide(decide))
+    }
+
+    /// One that is built like this, on two workers.
+    pub fn running(builder: Builder) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let (bound, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let builder = Proxy::builder().listen("127.0.0.1:0").workers(2).settings(settings);
-                let proxy = builder.decide(decide).bind().await.unwrap();
+                let proxy = builder.workers(2).bind().await.unwrap();
                 bound.send(proxy.addresses()[0]).unwrap();
                 let shutdown = async {
                     let _ = stopped.await;

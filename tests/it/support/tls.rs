@@ -10,6 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned, SupportedProtocolVersion};
+use x509_parser::asn1_rs::{Any, DerParser, FromDer, Sequence, SequenceIterator};
 
 use super::wire::Wire;
 use super::{Client, PATIENCE};
@@ -109,6 +110,17 @@ impl Leaf {
 }
 
 impl Made {
+    /// The key without what PKCS #8 puts around it (RFC 5208 section 5), as its kind has it by itself.
+    pub fn bare_key(&self, label: &str) -> String {
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap();
+        let (_, parts) = Sequence::from_der(key.secret_der()).unwrap();
+        let parts: Vec<Any<'_>> =
+            SequenceIterator::<Any<'_>, DerParser>::new(&parts.content).map(Result::unwrap).collect();
+        let lines: Vec<String> =
+            base64(parts[2].data).as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into()).collect();
+        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+    }
+
     pub fn fullchain(&self) -> String {
         format!("{}{}", self.cert, self.chain)
     }
@@ -180,4 +192,18 @@ fn shake(mut socket: TcpStream, name: &str, config: ClientConfig) -> Result<Clie
         session.complete_io(&mut socket)?;
     }
     Ok(Client::over(Wire::tls(StreamOwned::new(session, socket))))
+}
+
+/// RFC 4648 section 4.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for bytes in bytes.chunks(3) {
+        let bits = bytes.iter().fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - bytes.len()));
+        for digit in 0..=bytes.len() {
+            text.push(char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize]));
+        }
+        text.push_str(&"=="[..3 - bytes.len()]);
+    }
+    text
 }
