@@ -8,6 +8,7 @@
 //! interim responses.
 
 mod bridge;
+mod lingering;
 mod request;
 mod websocket;
 
@@ -32,23 +33,37 @@ use crate::net::stream::Stream;
 use crate::settings::{Limits, Settings};
 
 use bridge::Bridge;
+use lingering::Lingering;
 
-/// How long a client that has been told to leave may take to do so, once it has its answers.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// How long a client that has been told to leave may take to do so, once it has its answers; and how long it is listened to
+/// when the connection has ended.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// What h2 counts for one field beside its bytes (RFC 9113 section 10.5.1).
 const FIELD_OVERHEAD: usize = 32;
 
 /// A client's connection.
 struct Client<'a> {
-    connection: Connection<Stream, Bytes>,
+    connection: Connection<Lingering, Bytes>,
     streams: Rc<Streams>,
     ticket: &'a Ticket,
     settings: &'a Settings,
-    /// No request is open, and how long that may last is being watched.
-    idle: bool,
+    state: State,
     /// It has been told that nothing new is taken.
     leaving: bool,
+    /// The connection has ended, and what the client still sends is thrown away.
+    ending: Rc<Cell<bool>>,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Its requests, each of which has deadlines of its own.
+    Busy,
+    /// The client, which has not taken all of its answers.
+    Flushing,
+    /// The next request.
+    Idle,
 }
 
 /// What a connection and its requests know of each other.
@@ -70,11 +85,13 @@ struct Open(Rc<Streams>);
 pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Rc<Worker>, ticket: &Ticket) {
     ticket.attend().await;
     let settings = &*worker.shared.settings;
-    let handshake = builder(settings).handshake(stream);
+    let ending = Rc::<Cell<bool>>::default();
+    let handshake = builder(settings).handshake(Lingering::new(stream, Rc::clone(&ending)));
     let Ok(Ok(connection)) = ticket.within(settings.timeouts.head, handshake).await else {
         return;
     };
-    let mut client = Client { connection, streams: Rc::default(), ticket, settings, idle: false, leaving: false };
+    let mut client =
+        Client { connection, streams: Rc::default(), ticket, settings, state: State::Busy, leaving: false, ending };
     while let Some((request, respond)) = poll_fn(|cx| client.poll_request(cx)).await {
         let open = Open::new(&client.streams);
         let (bridge, foreknown) = Bridge::new(request, respond, Rc::clone(&client.streams), Rc::clone(worker));
@@ -116,41 +133,56 @@ impl Client<'_> {
                 Poll::Pending => {}
             }
             self.streams.attend(cx);
-            self.watch_idling();
-            if self.idle && self.ticket.is_over() {
+            self.watch();
+            let due = self.state != State::Busy && self.ticket.is_due();
+            if due && self.ticket.is_over() {
                 return Poll::Ready(None);
+            }
+            if !self.leaving && self.ending.get() {
+                self.leaving = true;
+                self.ticket.arm(GOODBYE);
             }
             if !self.leaving && self.streams.taken_back.get() > self.settings.http2.resets {
                 self.leaving = true;
                 self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-                continue;
-            }
-            if !self.leaving && (self.ticket.is_draining() || self.idle && self.ticket.is_due()) {
-                self.leaving = true;
-                self.connection.graceful_shutdown();
                 self.ticket.arm(GOODBYE);
                 continue;
             }
-            if self.idle && (self.ticket.is_evicted() || self.leaving && self.ticket.is_due()) {
+            if !self.leaving && (self.ticket.is_draining() || self.state == State::Idle && due) {
+                self.leaving = true;
+                self.connection.graceful_shutdown();
+                if self.state == State::Idle {
+                    self.ticket.arm(GOODBYE);
+                }
+                continue;
+            }
+            if due || self.state == State::Idle && self.ticket.is_evicted() {
                 return Poll::Ready(None);
             }
             return Poll::Pending;
         }
     }
 
-    /// A connection without a request is one that waits for a request, as in HTTP/1.
-    fn watch_idling(&mut self) {
-        let idle = self.streams.open.get() == 0;
-        if idle == self.idle {
+    /// Sets the deadline of what is waited for now.
+    fn watch(&mut self) {
+        let state = match self.streams.open.get() {
+            0 if !self.connection.has_streams() => State::Idle,
+            0 => State::Flushing,
+            _ => State::Busy,
+        };
+        if state == self.state {
             return;
         }
-        self.idle = idle;
-        if idle {
-            self.ticket.begin_idling();
-            self.ticket.arm(if self.leaving { GOODBYE } else { self.settings.timeouts.idle });
-        } else {
-            self.ticket.end_idling();
-            self.ticket.disarm();
+        self.state = state;
+        self.ticket.end_idling();
+        match state {
+            State::Busy => self.ticket.disarm(),
+            State::Flushing => self.ticket.arm(self.settings.timeouts.send),
+            State::Idle => {
+                // As in HTTP/1, it is one that waits for a request.
+                self.ticket.begin_idling();
+                self.ticket.arm(if self.leaving { GOODBYE } else { self.settings.timeouts.idle });
+            }
         }
     }
 }

@@ -275,3 +275,40 @@ fn slow_clients_have_deadlines_here_too() {
     client.send(frame(HEADERS, END_STREAM, 1, get("/")));
     assert!(matches!(client.reaction(), Goaway(0)));
 }
+
+#[test]
+fn the_last_word_is_heard_though_more_was_sent() {
+    let origin = silent();
+    let carom = carom(&origin, "");
+    for _ in 0..5 {
+        let mut client = Frames::connect(carom.address());
+        // A mistake, and much behind it that nobody will take.
+        client.send(frame(PING, 0, 1, [0; 8]));
+        client.send(frame(DATA, 0, 1, [0; 9999]).repeat(200));
+        assert_eq!(client.reaction(), Goaway(1));
+        assert!(client.ends_cleanly());
+    }
+}
+
+#[test]
+fn a_slow_client_gets_the_rest_of_its_answer_though_carom_stops() {
+    let origin =
+        Origin::replying([reply("200 OK", &[], "").replace("h: 0", "h: 45001").as_bytes(), &pattern(45_001)].concat());
+    let carom = carom(&origin, "");
+    let mut client = Frames::connect(carom.address());
+    client.send([settings(&[(4, 45_000)]), request(1, get("/"))].concat());
+    assert_eq!(client.reaction(), Answer(1, 200));
+    // All of it has left the backend, and one byte waits here.
+    carom.logged_path("/");
+    carom.signal(rustix::process::Signal::TERM);
+    // Longer than a connection without anything to do would be waited for.
+    std::thread::sleep(Duration::from_millis(2500));
+    let mut got = 0;
+    while got < 45_001 {
+        let data = client.find(DATA);
+        got += data.payload.len();
+        client.send(frame(WINDOW_UPDATE, 0, 1, u32::try_from(data.payload.len()).unwrap().to_be_bytes()));
+    }
+    assert!(client.ends_cleanly());
+    assert_eq!(carom.exit_code(), Some(0));
+}

@@ -213,6 +213,18 @@ impl Frames {
         Reaction::Closed
     }
 
+    /// Reads to the end: whether that is an end, and not a reset.
+    pub fn ends_cleanly(&mut self) -> bool {
+        let mut rest = [0; 16 * 1024];
+        loop {
+            match self.stream.read(&mut rest) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
     /// Whether the server is still there: it answers a ping.
     pub fn is_alive(&mut self) -> bool {
         self.send(frame(PING, 0, 0, b"are you?"));
