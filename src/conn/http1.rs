@@ -440,7 +440,7 @@ impl Connection {
                     Ended::Switched => return Ok(Followed::Switched(stream, Some(claim))),
                     ended => {
                         if let Ended::Whole { keep_backend: true, .. } = ended {
-                            self.keep(&backend, stream);
+                            self.keep(&backend, stream, exchange.kept_for());
                         }
                         return self.after(exchange, ended, notes).await;
                     }
@@ -515,7 +515,7 @@ impl Connection {
             return self.worker.lines.take(backend);
         }
         if backend.link().send_proxy.is_none() {
-            return self.worker.idle.take(backend, surely);
+            return self.worker.idle.take(backend, surely, self.worker.now());
         }
         // A client has one such connection: to another backend, this one makes room.
         let Own { stream, id, since } = *self.own.take()?;
@@ -524,11 +524,11 @@ impl Connection {
         fit.then_some(stream)
     }
 
-    fn keep(&mut self, backend: &Arc<Backend>, stream: Stream) {
+    fn keep(&mut self, backend: &Arc<Backend>, stream: Stream, kept_for: Option<u32>) {
         if backend.link().http2 {
             // The stream is over; the connection is kept by all who share it.
         } else if backend.link().send_proxy.is_none() {
-            self.worker.keep(backend, stream);
+            self.worker.keep(backend, stream, kept_for);
         } else if stream.is_quiet() || stream.settles() {
             self.own = Some(Box::new(Own { stream, id: backend.id(), since: Instant::now() }));
         }

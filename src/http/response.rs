@@ -21,6 +21,8 @@ pub(crate) struct ResponseHead {
     pub(crate) keep_alive: bool,
     /// The `Connection` field allows an `Upgrade` one.
     pub(crate) upgrade: bool,
+    /// For how many seconds the backend says that it keeps the connection (`Keep-Alive: timeout=`).
+    pub(crate) kept_for: Option<u32>,
 }
 
 impl ResponseHead {
@@ -71,6 +73,7 @@ impl ResponseHead {
         };
         self.keep_alive =
             !connection.close && (self.minor == 1 || connection.keep_alive) && self.framing != Framing::UntilClose;
+        self.kept_for = self.kept_for(head);
         self.upgrade = connection.upgrade && self.fields.kinds.any_of(&[Kind::Upgrade]);
         Ok(())
     }
@@ -79,6 +82,19 @@ impl ResponseHead {
     pub(crate) fn websocket_accept<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let named = |field: &&Field| field.name(bytes).eq_ignore_ascii_case(b"sec-websocket-accept");
         self.fields.iter().find(named).map(|field| field.value(bytes))
+    }
+
+    fn kept_for(&self, head: &[u8]) -> Option<u32> {
+        if !self.fields.kinds.any_of(&[Kind::KeepAlive]) {
+            return None;
+        }
+        let said = self.fields.iter().filter(|field| field.kind == Kind::KeepAlive);
+        let mut parameters = said.flat_map(|field| field::list(field.value(head)));
+        let timeout = parameters.find_map(|parameter| {
+            let (name, value) = parameter.split_at_checked(b"timeout=".len())?;
+            name.eq_ignore_ascii_case(b"timeout=").then_some(value)
+        })?;
+        str::from_utf8(timeout).ok()?.trim().parse().ok()
     }
 
     /// 1xx but for the switch of protocols: more is to come (RFC 9110 section 15.2).
@@ -129,6 +145,23 @@ mod tests {
         assert_eq!(parse(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true).unwrap().framing, Framing::None);
         let old = parse(b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", false).unwrap();
         assert!(!old.keep_alive, "HTTP/1.0 closes unless it says keep-alive");
+    }
+
+    #[test]
+    fn how_long_a_backend_keeps_its_connection_is_what_it_says() {
+        for (said, seconds) in [
+            ("timeout=5", Some(5)),
+            ("max=1000, Timeout=72", Some(72)),
+            ("timeout=5, timeout=6", Some(5)),
+            ("timeout", None),
+            ("timeout=-1", None),
+            ("timeout=99999999999", None),
+            ("xtimeout=5", None),
+            ("max=5", None),
+        ] {
+            let head = format!("HTTP/1.1 204 X\r\nKeep-Alive: {said}\r\n\r\n");
+            assert_eq!(parse(head.as_bytes(), false).unwrap().kept_for, seconds, "{said}");
+        }
     }
 
     #[test]

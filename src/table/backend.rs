@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::link::Link;
+use super::patience::Patience;
 use super::standing::Standing;
 use crate::net::seldom::Seldom;
 
@@ -35,6 +36,7 @@ pub struct Backend {
     /// For [`Address::Port`]: ::1 answered last, so it is tried first.
     prefers_v6: AtomicBool,
     standing: Standing,
+    patience: Patience,
     /// When something was last said about it that requests without end can cause.
     trouble: Seldom,
 }
@@ -56,6 +58,7 @@ impl Backend {
             requests: AtomicU64::new(0),
             prefers_v6: AtomicBool::new(false),
             standing: Standing::default(),
+            patience: Patience::default(),
             trouble: Seldom::new(),
         })
     }
@@ -95,6 +98,11 @@ impl Backend {
     /// How its requests have gone.
     pub(crate) fn standing(&self) -> &Standing {
         &self.standing
+    }
+
+    /// How long it keeps idle connections.
+    pub(crate) fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     pub(crate) fn trouble(&self) -> &Seldom {

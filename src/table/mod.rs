@@ -13,6 +13,7 @@ pub mod health;
 pub mod https;
 pub mod link;
 mod paths;
+pub(crate) mod patience;
 pub mod pattern;
 pub mod secure;
 pub mod site;

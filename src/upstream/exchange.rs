@@ -324,6 +324,11 @@ impl Exchange {
         Poll::Pending
     }
 
+    /// For how many seconds the backend says that it keeps its connection.
+    pub(crate) fn kept_for(&self) -> Option<u32> {
+        self.response.kept_for
+    }
+
     fn wrote(&mut self, result: io::Result<usize>) -> io::Result<usize> {
         match result {
             Ok(0) => Err(io::ErrorKind::WriteZero.into()),

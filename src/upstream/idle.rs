@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 
 use crate::net::stream::Stream;
 use crate::table::backend::Backend;
+use crate::table::patience;
 
 /// The idle connections of one worker.
 #[derive(Debug)]
@@ -26,8 +27,26 @@ pub(crate) struct Idle {
 struct Kept {
     /// Gone once no table and no request names the backend: then nobody will ask for its connections.
     backend: Weak<Backend>,
-    /// Each with when it was put here, in milliseconds of the sweep's time.
-    connections: Vec<(Stream, u64)>,
+    connections: Vec<Connection>,
+}
+
+/// Times are in milliseconds of the sweep's.
+#[derive(Debug)]
+struct Connection {
+    stream: Stream,
+    since: u64,
+    /// When it is too old, whatever else is known.
+    until: u64,
+}
+
+impl Connection {
+    fn age(&self, now: u64) -> u64 {
+        now.saturating_sub(self.since)
+    }
+
+    fn is_old(&self, limit: Option<u64>, now: u64) -> bool {
+        now >= self.until || limit.is_some_and(|limit| self.age(now) >= limit)
+    }
 }
 
 impl Idle {
@@ -38,10 +57,15 @@ impl Idle {
 
     /// A connection that has not ended as far as the reactor knows. With `surely` the kernel is asked too:
     /// for a request that may not be sent twice.
-    pub(crate) fn take(&self, backend: &Backend, surely: bool) -> Option<Stream> {
+    pub(crate) fn take(&self, backend: &Backend, surely: bool, now: u64) -> Option<Stream> {
         let mut kept = self.kept.borrow_mut();
         let connections = &mut kept.get_mut(&backend.id())?.connections;
-        while let Some((stream, _)) = connections.pop() {
+        let limit = backend.patience().limit(now);
+        while let Some(connection) = connections.pop() {
+            if connection.is_old(limit, now) {
+                continue;
+            }
+            let stream = connection.stream;
             let alive = if surely { stream.is_surely_quiet() } else { stream.is_quiet() || stream.settles() };
             if alive {
                 return Some(stream);
@@ -51,8 +75,9 @@ impl Idle {
     }
 
     /// Keeps a connection whose last response has ended where its framing said. Whether more came behind it is found out
-    /// when it is taken. `now` is the sweep's: nobody needs to know an idle connection's age any better.
-    pub(crate) fn put(&self, backend: &Arc<Backend>, stream: Stream, now: u64) {
+    /// when it is taken. `kept_for` is for how many seconds the backend says that it keeps it. `now` is the sweep's: nobody
+    /// needs to know an idle connection's age any better.
+    pub(crate) fn put(&self, backend: &Arc<Backend>, stream: Stream, kept_for: Option<u32>, now: u64) {
         if self.most == 0 {
             return;
         }
@@ -63,7 +88,9 @@ impl Idle {
         if kept.connections.len() >= self.most {
             kept.connections.remove(0);
         }
-        kept.connections.push((stream, now));
+        let announced = kept_for.map_or(u64::MAX, |seconds| patience::usable(u64::from(seconds) * 1_000));
+        let until = now.saturating_add(self.longest.min(announced));
+        kept.connections.push(Connection { stream, since: now, until });
     }
 
     /// Closes what has ended, grown old, or has no backend any more.
@@ -73,10 +100,21 @@ impl Idle {
             return;
         }
         kept.retain(|_, kept| {
-            kept.connections.retain(|(stream, since)| {
-                now.saturating_sub(*since) < self.longest && (stream.is_quiet() || stream.settles())
+            let Some(backend) = kept.backend.upgrade() else { return false };
+            let limit = backend.patience().limit(now);
+            // Of those that the backend has closed, the oldest: a restart closes them at all ages.
+            let mut closed = None;
+            kept.connections.retain(|connection| {
+                let stands = connection.stream.is_quiet() || connection.stream.settles();
+                if !stands {
+                    closed = closed.max(Some(connection.age(now)));
+                }
+                stands && !connection.is_old(limit, now)
             });
-            kept.backend.strong_count() > 0 && !kept.connections.is_empty()
+            if let Some(age) = closed {
+                backend.patience().closed(age, now);
+            }
+            !kept.connections.is_empty()
         });
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Carom, Gate, Origin, reply, request, with_body};
+use crate::support::{Carom, End, Gate, Origin, reply, request, with_body};
 
 #[test]
 fn a_backend_connection_is_used_again_by_the_next_client() {
@@ -281,6 +281,46 @@ fn a_client_does_not_notice_that_the_backend_closes_between_its_requests() {
         assert_eq!(client.get("a.test", "/").status(), 200);
         a.wait_over(round);
     }
+}
+
+#[test]
+fn a_connection_is_not_used_for_as_long_as_the_backend_says_that_it_keeps_it() {
+    let says = |fields: &'static [&'static str]| {
+        Origin::new(move |conn| {
+            while conn.request().is_some() {
+                conn.send(reply("200 OK", fields, ""));
+            }
+        })
+    };
+    let (short, long) = (says(&["Keep-Alive: max=100, Timeout=1"]), says(&["Keep-Alive: max=100, timeouts=1"]));
+    let carom = Carom::serving(format!("\"a.test\" = {}\n\"b.test\" = {}\n", short.port(), long.port())).start();
+    let mut client = carom.client();
+    for host in ["a.test", "b.test"] {
+        assert_eq!(client.get(host, "/").status(), 200);
+    }
+    assert_eq!(short.wait_end(0), End::Fin, "it is closed by us, before the backend does");
+    client.get("b.test", "/");
+    assert_eq!((short.connections(), long.connections()), (1, 1));
+}
+
+#[test]
+fn how_long_a_backend_keeps_its_connections_is_learned_from_when_it_closes_them() {
+    let a = Origin::new(|conn| {
+        conn.request();
+        conn.send(reply("200 OK", &[], ""));
+        conn.pause(700);
+    });
+    let carom = Carom::to(a.port()).workers(1).start();
+    let mut client = carom.client();
+    for _ in 0..3 {
+        client.get("a.test", "/");
+        client.pause(1000);
+    }
+    // The fourth stands for 700 ms too, and is not trusted for so long: whoever comes late gets another.
+    client.get("a.test", "/");
+    client.pause(500);
+    assert_eq!(client.get("a.test", "/late").status(), 200);
+    assert_eq!((&carom.logged_path("/late")["tries"], a.connections()), (&1.into(), 5));
 }
 
 #[test]
