@@ -1,7 +1,7 @@
 //! `carom check [ROUTES]`: says what `serve` would say of the files, and does nothing else.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -9,9 +9,9 @@ use hashbrown::HashSet;
 
 use super::Serve;
 use super::serve::{Told, colors};
+use super::shelf::Folder;
 
 use carom::config::caution::cautions;
-use carom::config::certs::Store;
 use carom::config::report::Report;
 use carom::config::routes;
 use carom::table::certs::Certificates;
@@ -43,8 +43,8 @@ pub(super) fn run(serve: Serve) -> ExitCode {
 }
 
 /// Checks the certificates: which can't be served, which sites have none, and which are no site's.
-fn certificates(folder: PathBuf, default: Option<Box<str>>, table: &Table, routes: &Path) -> ExitCode {
-    let mut store = Store::new(folder, default);
+fn certificates(folder: Folder, default: Option<Box<str>>, table: &Table, routes: &Path) -> ExitCode {
+    let mut store = folder.store(default);
     let found = store.read(table, SystemTime::now());
     for trouble in found.problems.iter().chain(&found.expiring) {
         let _ = writeln!(std::io::stderr(), "{trouble}");

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use carom::config::certs::{Store, day};
+use carom::config::certs::day;
 use carom::config::diff::describe;
 use carom::config::routes;
 use carom::http::host::Host;
@@ -36,7 +36,7 @@ pub(super) fn run(url: &str, serve: Serve) -> ExitCode {
         Ok((_, table)) => {
             let table = match told.certs {
                 Some(folder) if asked.tls => {
-                    let certificates = Store::new(folder, told.config.default_cert).read(&table, SystemTime::now());
+                    let certificates = folder.store(told.config.default_cert).read(&table, SystemTime::now());
                     table.with_certificates(certificates.certificates)
                 }
                 _ => table,

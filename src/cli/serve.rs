@@ -23,7 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Serve;
 use super::follow::Follow;
-use super::shelf::Shelf;
+use super::shelf::{Folder, Shelf};
 
 /// Why `serve` did not serve: what to say, and how to exit.
 pub(super) struct Failure {
@@ -37,7 +37,7 @@ pub(super) struct Told {
     pub(super) routes: PathBuf,
     pub(super) listen: Vec<Listen>,
     /// The folder of certificates, where an address speaks TLS or one is named.
-    pub(super) certs: Option<PathBuf>,
+    pub(super) certs: Option<Folder>,
     self_signed: bool,
 }
 
@@ -75,13 +75,14 @@ impl Told {
         let flags: Vec<Listen> = serve.listen.into_iter().map(Listen::from).chain(tls).collect();
         let listen = [flags, config.listen.clone()].into_iter().find(|addresses| !addresses.is_empty());
         let listen = listen.unwrap_or_else(|| vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80).into()]);
-        let named = serve.certs.or_else(|| config.certs.clone());
+        let named = serve.certs.or_else(|| config.certs.clone()).map(|path| Folder { path, named: true });
         let speaks_tls = listen.iter().any(|listen| listen.tls);
         if serve.tls_self_signed && !speaks_tls {
             let text = "carom: --tls-self-signed without an address that speaks TLS\nhelp: --tls '[::]:443'".to_owned();
             return Err(Failure { text, code: WRONG });
         }
-        let certs = if speaks_tls { named.or_else(|| Some(default_certs_path(&routes))) } else { named };
+        let usual = || Folder { path: default_certs_path(&routes), named: false };
+        let certs = named.or_else(|| speaks_tls.then(usual));
         Ok(Self { config, routes, listen, certs, self_signed: serve.tls_self_signed })
     }
 
@@ -241,7 +242,7 @@ fn first_certificates(shelf: &mut Shelf, table: &Table) -> Result<Found, Failure
         say!("carom: {trouble}");
     }
     if found.certificates.all().is_empty() {
-        say!("carom: {} has no certificate yet: every TLS client is turned away", shelf.folder().display());
+        say!("carom: {} has no certificate yet", shelf.folder().display());
     }
     if let Some(how) = shelf.how_to_trust() {
         say!("{how}");

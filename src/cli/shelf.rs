@@ -17,16 +17,30 @@ pub(super) struct Shelf {
     local: Option<Local>,
 }
 
+/// The folder of certificates, and whether somebody has named it.
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    pub(super) named: bool,
+}
+
+impl Folder {
+    /// What is in it. Only one that somebody has named has to be there.
+    pub(super) fn store(self, default: Option<Box<str>>) -> Store {
+        let store = Store::new(self.path, default);
+        if self.named { store } else { store.may_be_missing() }
+    }
+}
+
 /// What a machine is called by itself.
 const THIS_MACHINE: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl Shelf {
     /// Certificates of a folder; with `self_signed` those that are missing are made.
-    pub(super) fn new(folder: PathBuf, default: Option<Box<str>>, self_signed: bool) -> Self {
-        let local = self_signed.then(|| Local::new(folder.join("local")));
+    pub(super) fn new(folder: Folder, default: Option<Box<str>>, self_signed: bool) -> Self {
+        let local = self_signed.then(|| Local::new(folder.path.join("local")));
         // Of ours, one is for this machine: whoever comes by its address asks for no name.
         let default = default.or_else(|| self_signed.then(|| "localhost".into()));
-        Self { store: Store::new(folder, default), local }
+        Self { store: folder.store(default), local }
     }
 
     /// The folder.

@@ -48,6 +48,8 @@ pub struct Trouble {
 pub struct Store {
     folder: PathBuf,
     default: Option<Box<str>>,
+    /// It is nothing to speak of that there is no folder.
+    may_be_missing: bool,
     last: Arc<Certificates>,
 }
 
@@ -68,7 +70,14 @@ impl Store {
     /// Certificates of a folder, and those that routes have of their own. `default` is the name whose certificate is
     /// shown to clients that ask for a name which has none, or for none at all.
     pub fn new(folder: PathBuf, default: Option<Box<str>>) -> Self {
-        Self { folder, default, last: Arc::default() }
+        Self { folder, default, may_be_missing: false, last: Arc::default() }
+    }
+
+    /// The folder needs not be there, if it never was: nobody has named it.
+    #[must_use]
+    pub fn may_be_missing(mut self) -> Self {
+        self.may_be_missing = true;
+        self
     }
 
     /// The folder.
@@ -89,6 +98,9 @@ impl Store {
         let list = self.places(table).list();
         let Sorted { served, mut problems } = match read(&self.folder) {
             Ok(files) => sorted_out(&files, now),
+            Err(_) if self.may_be_missing && self.last.all().is_empty() && !self.folder.exists() => {
+                sorted_out(&[], now)
+            }
             Err(trouble) => Sorted { served: Vec::new(), problems: vec![trouble] },
         };
         let mut served: Vec<Arc<Certificate>> = served.into_iter().map(Arc::new).collect();

@@ -380,6 +380,13 @@ fn a_folder_that_is_not_there_or_has_nothing_is_said() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("--tls '[::]:443'"), "{said}");
 
+    // One that nobody has named needs not be there: a site may have a certificate of its own.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("own.pem"), pem(&["a.test"])).unwrap();
+    std::fs::write(folder.path().join("routes.toml"), "[\"a.test\"]\nto = 1\ntls = { cert = \"own.pem\" }\n").unwrap();
+    let carom = Carom::in_folder(folder, &["serve", "--tls", "127.0.0.1:0"]);
+    assert_eq!((days(&carom, "a.test"), carom.said(0).len()), (90, 1), "{:?}", carom.said(0));
+
     // One that has nothing yet is waited for.
     let carom = Carom::to(1).config("default_cert = \"a.test\"").tls("readme", "").start();
     assert!(carom.said(0).iter().any(|line| line.contains("no certificate yet")), "{:?}", carom.said(0));
