@@ -20,14 +20,14 @@
 //!
 //! A TLS connection that asks for somebody else's name is carried by `conn::passthrough` instead, as it is.
 //!
-//! What the operator writes becomes a table in [`config`], certificates included, which also notices each save and says what it
-//! changes.
+//! What the operator writes becomes a table in [`config`], certificates included, which also notices each save and says
+//! what it changes.
 //!
 //! # The rooms
 //!
 //! | | |
 //! |---|---|
-//! | `main.rs`, `cli/` | the program: one file a verb; a user of this library like any other |
+//! | `main.rs`, `cli/` | the program: one file a verb, and what `serve` follows; a user of this library like any other |
 //! | [`proxy`] | bind, run, drain |
 //! | [`bounce`], [`certify`] | the decisions: where a request goes, which certificate a client is shown |
 //! | [`record`], [`settings`] | what is told about a request; what can be tuned |
@@ -46,9 +46,9 @@
 //!
 //! `table` and `http` do no IO and know no clock · `http` knows no tokio · `net` knows no HTTP · `conn` knows neither
 //! `config` nor `ops` · nothing but `main` knows `cli` · toml, notify and annotated errors stay in `config` · rustls stays
-//! in `conn::tls`, `net::stream`, `upstream::tls`, `table::{certs, secure}` and `config::{certs, link}` · hyper stays out
-//! of the HTTP/1 path: it serves the demo's backends only · h2 stays in `http2`, `conn::http2` and `upstream::http2` ·
-//! `unsafe` is nowhere.
+//! in `conn::tls`, `net::stream`, `upstream::tls`, `table::{certs, secure}` and `config::{certs, link}` · rcgen
+//! stays in `ops::local` · hyper stays out of the HTTP/1 path: it serves the demo's backends only · h2 stays in `http2`,
+//! `conn::http2` and `upstream::http2` · `unsafe` is nowhere.
 //!
 //! # Example
 //!
