@@ -253,7 +253,10 @@ async fn hello(stream: &mut TcpStream, raw: &mut Buffer) -> Result<Accepted, Fai
         }
         let mut fresh = &room[..count];
         while !fresh.is_empty() {
-            acceptor.read_tls(&mut fresh).map_err(Failure::Broken)?;
+            // It takes nothing more behind a goodbye.
+            if acceptor.read_tls(&mut fresh).map_err(Failure::Broken)? == 0 {
+                return Err(broken("there is something behind the end"));
+            }
         }
         raw.filled(count);
         match acceptor.accept() {

@@ -212,6 +212,9 @@ fn what_is_no_handshake_ends_and_harms_nobody() {
         &[0xff; 5000],
         &garbled,
         b"\x15\x03\x03\x00\x02\x02\x28",
+        b"\x15\x03\x03\x00\x02\x01\x00\x15\x03\x03\x00\x02\x01\x00",
+        b"\x14\x03\x03\x00\x01\x01",
+        b"\x16\x03\x03\x00\x00\x16\x03\x03\x00\x00",
     ] {
         let mut client = Client::connect(address);
         client.send(bytes);
