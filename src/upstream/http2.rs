@@ -161,7 +161,10 @@ impl Lines {
             // One client that takes nothing must not hold back the others that share the connection.
             .initial_connection_window_size(http2.stream_window.saturating_mul(http2.streams).min((1 << 31) - 1))
             .max_send_buffer_size(http2.send_buffer)
-            .max_header_list_size(u32::try_from(self.settings.limits.response_head).unwrap_or(u32::MAX));
+            // A little more than is allowed, so that it is ours to say so.
+            .max_header_list_size(
+                u32::try_from(self.settings.limits.response_head.saturating_mul(2)).unwrap_or(u32::MAX),
+            );
         builder
     }
 

@@ -375,3 +375,38 @@ fn a_connection_that_has_gone_dead_gets_nothing_more() {
     }
     origin.wait_end(0);
 }
+
+#[test]
+fn a_response_head_beyond_the_limit_is_said_to_be_one() {
+    let origin = Http2Origin::new(async |mut call: Call| {
+        call.head(Response::builder().header("x", "y".repeat(2500)), true);
+    });
+    let carom = Carom::serving(format!("\"a.test\" = \"h2c://localhost:{}\"\n", origin.port()))
+        .config("[limits]\nresponse_head = 2000")
+        .start();
+    let answer = carom.client().get("a.test", "/");
+    assert_eq!((answer.status(), answer.error()), (502, Some("backend-head-too-large")));
+}
+
+#[test]
+fn a_client_that_takes_nothing_does_not_hold_back_others_of_the_same_backend() {
+    let origin = Http2Origin::new(async |mut call: Call| {
+        if call.path == "/large" {
+            let mut send = call.head(Response::builder(), false);
+            send.send_data(pattern(20_000_000).into(), true).unwrap();
+            std::future::poll_fn(|cx| send.poll_reset(cx)).await.ok();
+        } else {
+            call.reply("small");
+        }
+    });
+    let carom = Carom::serving(format!("\"a.test\" = \"h2c://localhost:{}\"\n", origin.port())).start();
+    let mut slow: Vec<_> = (0..20).map(|_| carom.client()).collect();
+    for client in &mut slow {
+        client.send(request("GET /large", "a.test", &[]));
+        assert_eq!(client.response_head().status(), 200);
+    }
+    for _ in 0..5 {
+        assert_eq!(carom.client().get("a.test", "/").text(), "small");
+    }
+    assert_eq!(origin.look(|seen| seen.connections), 1);
+}

@@ -41,6 +41,7 @@ pub struct Seen {
 /// One request, for its script.
 pub struct Call {
     pub index: usize,
+    pub path: String,
     pub body: RecvStream,
     pub respond: SendResponse<Bytes>,
     pub seen: Arc<Watched<Seen>>,
@@ -141,11 +142,12 @@ async fn listen<F: Future<Output = ()> + 'static>(
                     };
                     let Some(Ok((request, respond))) = accepted else { break };
                     let (parts, body) = request.into_parts();
+                    let path = parts.uri.path().to_owned();
                     let index = seen.change(|seen| {
                         seen.requests.push(Request::from_parts(parts, ()));
                         seen.requests.len() - 1
                     });
-                    spawn_local(script(Call { index, body, respond, seen: Arc::clone(&seen) }));
+                    spawn_local(script(Call { index, path, body, respond, seen: Arc::clone(&seen) }));
                 }
             }
             seen.change(|seen| seen.ended += 1);
