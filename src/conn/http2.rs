@@ -97,10 +97,11 @@ pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Rc<Worker>,
         let (bridge, foreknown) = Bridge::new(request, respond, Rc::clone(&client.streams), Rc::clone(worker));
         let stream = Stream::Other(Box::new(bridge));
         let mut connection = http1::Connection::new(stream, arrival.clone(), Rc::clone(worker), worker.ticket());
-        spawn_local(async move {
+        // Boxed: the runtime moves what it runs several times, and this is large.
+        spawn_local(Box::pin(async move {
             connection.serve_one(foreknown).await;
             drop(open);
-        });
+        }));
     }
 }
 
