@@ -390,20 +390,26 @@ fn a_response_head_beyond_the_limit_is_said_to_be_one() {
 
 #[test]
 fn a_client_that_takes_nothing_does_not_hold_back_others_of_the_same_backend() {
-    let origin = Http2Origin::new(async |mut call: Call| {
-        if call.path == "/large" {
-            let mut send = call.head(Response::builder(), false);
-            send.send_data(pattern(20_000_000).into(), true).unwrap();
-            std::future::poll_fn(|cx| send.poll_reset(cx)).await.ok();
-        } else {
-            call.reply("small");
+    let large = Bytes::from(vec![b'x'; 20_000_000]);
+    let origin = Http2Origin::new(move |mut call: Call| {
+        let large = large.clone();
+        async move {
+            if call.path == "/large" {
+                let mut send = call.head(Response::builder(), false);
+                send.send_data(large, true).unwrap();
+                std::future::poll_fn(|cx| send.poll_reset(cx)).await.ok();
+            } else {
+                call.reply("small");
+            }
         }
     });
     let carom = Carom::serving(format!("\"a.test\" = \"h2c://localhost:{}\"\n", origin.port())).start();
-    let mut slow: Vec<_> = (0..20).map(|_| carom.client()).collect();
-    for client in &mut slow {
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        let mut client = carom.client();
         client.send(request("GET /large", "a.test", &[]));
         assert_eq!(client.response_head().status(), 200);
+        slow.push(client);
     }
     for _ in 0..5 {
         assert_eq!(carom.client().get("a.test", "/").text(), "small");
