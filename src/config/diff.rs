@@ -1,12 +1,14 @@
 //! What a save changes, for people: one block, from two tables.
 
 use std::fmt::{self, Write};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 
 use crate::table::backend::Address;
 use crate::table::balance::Balance;
 use crate::table::certs::{Certificate, Certificates};
+use crate::table::health::Probe;
 use crate::table::https::{Https, Plain};
 use crate::table::link::ProxyVersion;
 use crate::table::pattern::Pattern;
@@ -216,12 +218,14 @@ fn same_action(old: &Action, new: &Action) -> bool {
 
 fn same_site(old: &Site, new: &Site) -> bool {
     old.balance() == new.balance()
+        && old.wait() == new.wait()
         && old.instances().len() == new.instances().len()
         && old.instances().iter().zip(new.instances()).all(|(old, new)| {
             old.backend.address() == new.backend.address()
                 && old.backend.link() == new.backend.link()
                 && old.weight == new.weight
                 && old.backup == new.backup
+                && old.health.as_ref().map(|health| health.check()) == new.health.as_ref().map(|health| health.check())
         })
 }
 
@@ -250,7 +254,11 @@ fn describe_site(site: &Site) -> String {
         Balance::RandomTwo => " by random-two".to_owned(),
         Balance::Hash(by) => format!(" by hash of {by}"),
     };
-    format!("{}{balance}", targets.join(", "))
+    let wait = match site.wait() {
+        Duration::ZERO => String::new(),
+        wait => format!(", waits {}", humantime::format_duration(wait)),
+    };
+    format!("{}{balance}{wait}", targets.join(", "))
 }
 
 /// What is said of an instance behind its target.
@@ -261,6 +269,12 @@ fn traits(instance: &Instance) -> Vec<String> {
     }
     if instance.backup {
         traits.push("backup".to_owned());
+    }
+    if let Some(health) = &instance.health {
+        traits.push(match &health.check().probe {
+            Probe::Tcp => "checked by tcp".to_owned(),
+            Probe::Http { method, path, .. } => format!("checked by {method} {path}"),
+        });
     }
     match instance.backend.link().send_proxy {
         None => {}
@@ -361,6 +375,7 @@ mod tests {
             ("[1, 2]", "{ to = [1, { to = 2, backup = true }] }", "~ a 1, 2 → 1, 2 (backup)"),
             ("[1, 2]", "{ to = [1, 2], balance = \"least-connections\" }", "~ a 1, 2 → 1, 2 by least-connections"),
             ("{ to = 1, https = \"redirect\" }", "{ passthrough = 1 }", "~ a 1 → passthrough 1"),
+            ("1", "{ to = 1, health = \"/up\", wait = \"10s\" }", "~ a 1 → 1 (checked by GET /up), waits 10s"),
             ("[1, 2]", "{ to = [1, 2], balance = \"random-two\" }", "~ a 1, 2 → 1, 2 by random-two"),
             (
                 "{ to = [1, 2], balance = \"hash\" }",

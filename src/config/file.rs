@@ -144,6 +144,7 @@ const LIMITS: Keys = Keys {
         "response_head",
         "chunk_line",
         "leftover",
+        "waiting",
         "connections",
         "backend_idle",
     ],
@@ -338,6 +339,7 @@ fn limits(limits: &mut Limits, node: &Node<'_>, problems: &mut Vec<Problem>) {
             "response_head" => set(&mut limits.response_head, bytes(node, 1024, LARGEST_HEAD), problems),
             "chunk_line" => set(&mut limits.chunk_line, bytes(node, 64, 1 << 20), problems),
             "leftover" => set(&mut limits.leftover, quantity::size(node, 0, 1 << 30), problems),
+            "waiting" => set(&mut limits.waiting, count(node, "a number of requests", 0, 1 << 24), problems),
             "connections" => set(&mut limits.connections, count(node, "a number of connections", 0, 1 << 24), problems),
             _ => set(&mut limits.backend_idle, count(node, "a number of connections", 0, 1 << 20), problems),
         }

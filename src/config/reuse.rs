@@ -3,6 +3,7 @@
 //! So a save touches no count, no idle connection and no turn of what it doesn't change.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 
@@ -64,10 +65,18 @@ impl<'p> Known<'p> {
     }
 
     /// The site of a route: the running one where nothing of it has changed.
-    pub(super) fn site(&self, pattern: &Pattern, instances: Vec<Instance>, balance: Balance) -> Arc<Site> {
+    pub(super) fn site(
+        &self,
+        pattern: &Pattern,
+        instances: Vec<Instance>,
+        balance: Balance,
+        wait: Duration,
+    ) -> Arc<Site> {
         match self.sites.get(pattern) {
-            Some(site) if *site.balance() == balance && same(site.instances(), &instances) => Arc::clone(site),
-            _ => Arc::new(Site::new(instances, balance)),
+            Some(site) if *site.balance() == balance && site.wait() == wait && same(site.instances(), &instances) => {
+                Arc::clone(site)
+            }
+            _ => Arc::new(Site::new(instances, balance).waiting(wait)),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::table::backend::Backend;
 use crate::table::balance::{Balance, By};
@@ -24,7 +25,7 @@ use super::node::{Entry, Node, Value};
 use super::report::{Problem, Report};
 use super::reuse::Known;
 use super::text::Text;
-use super::{answer, balance, dotted, from_json, from_toml, health, https, names};
+use super::{answer, balance, dotted, from_json, from_toml, health, https, names, quantity};
 
 /// Reads and resolves the routes file; gives its bytes too, for the watch to know what is applied.
 ///
@@ -88,6 +89,7 @@ struct Said<'a> {
     also: Option<&'a Entry<'a>>,
     balance: Option<&'a Entry<'a>>,
     health: Option<&'a Entry<'a>>,
+    wait: Option<&'a Entry<'a>>,
     link: link::Said<'a>,
     redirect: Option<&'a Entry<'a>>,
     respond: Option<&'a Entry<'a>>,
@@ -131,7 +133,7 @@ impl<'a> Resolver<'a> {
             _ => {
                 patterns.extend(own.clone());
                 let instances = self.instances(&entry.node, &link::Said::default(), None);
-                self.site(own.as_ref(), instances, Balance::default())
+                self.site(&Said::default(), own.as_ref(), instances, Balance::default())
             }
         };
         if let Some(Action::PassThrough(_)) = action {
@@ -179,6 +181,7 @@ impl<'a> Resolver<'a> {
             "also" => said.also = Some(entry),
             "balance" => said.balance = Some(entry),
             "health" => said.health = Some(entry),
+            "wait" => said.wait = Some(entry),
             "redirect" => said.redirect = Some(entry),
             "respond" => said.respond = Some(entry),
             _ => {
@@ -247,7 +250,7 @@ impl<'a> Resolver<'a> {
         }
         let balance =
             said.balance.map_or_else(Balance::default, |entry| balance::read(&entry.node, &mut self.problems));
-        for of_targets in [said.balance, said.health, said.link.any()]
+        for of_targets in [said.balance, said.health, said.wait, said.link.any()]
             .into_iter()
             .flatten()
             .filter(|_| said.to.or(said.passthrough).is_none())
@@ -264,7 +267,7 @@ impl<'a> Resolver<'a> {
         let check = said.health.and_then(|entry| Some((health::read(&entry.node, &mut self.problems)?, &entry.node)));
         let instances = self.instances(&first.node, &said.link, check.as_ref());
         match said.to {
-            Some(_) => self.site(own, instances, balance),
+            Some(_) => self.site(said, own, instances, balance),
             None => self.pass_through(first, said, own, instances, balance),
         }
     }
@@ -282,7 +285,11 @@ impl<'a> Resolver<'a> {
             let problem = Problem::at(&entry.node.span, format!("nobody sees {by} of what is passed through"));
             self.problems.push(problem.help("hash = \"client\""));
         }
-        let site = self.known.site(own?, instances?, balance);
+        if let Some(entry) = said.wait {
+            let problem = Problem::at(&entry.key_span, "connections that are passed through don't wait");
+            self.problems.push(problem.help("take it out"));
+        }
+        let site = self.known.site(own?, instances?, balance, Duration::ZERO);
         let speaks = |link: &Link| link.tls.is_some() || link.http2;
         if site.instances().iter().any(|instance| speaks(instance.backend.link())) {
             let problem =
@@ -333,8 +340,15 @@ impl<'a> Resolver<'a> {
         self.problems.append(&mut problems);
     }
 
-    fn site(&self, own: Option<&Pattern>, instances: Option<Vec<Instance>>, balance: Balance) -> Option<Action> {
-        Some(Action::Forward(self.known.site(own?, instances?, balance)))
+    fn site(
+        &mut self,
+        said: &Said<'a>,
+        own: Option<&Pattern>,
+        instances: Option<Vec<Instance>>,
+        balance: Balance,
+    ) -> Option<Action> {
+        let wait = said.wait.and_then(|entry| noted(quantity::duration(&entry.node), &mut self.problems));
+        Some(Action::Forward(self.known.site(own?, instances?, balance, wait.unwrap_or_default())))
     }
 
     /// The instances of a target or of an array of them, with what the route says of all; `None` when one is wrong.
@@ -494,6 +508,7 @@ const ROUTE: Keys = Keys {
         "also",
         "balance",
         "health",
+        "wait",
         "send_proxy",
         "http2",
         "ca",
@@ -507,7 +522,7 @@ const ROUTE: Keys = Keys {
         "hsts",
         "tls",
     ],
-    later: &["retries", "wait", "max_connections", "headers", "auth"],
+    later: &["retries", "max_connections", "headers", "auth"],
 };
 
 /// What a target's table may say.

@@ -5,6 +5,9 @@ use std::io::Write;
 use crate::http::refuse::Refusal;
 use crate::table::{Answer, Redirect};
 
+/// After how many seconds it is worth asking again.
+const RETRY_AFTER: u32 = 5;
+
 /// How an answer goes out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner<'a> {
@@ -30,7 +33,9 @@ pub(super) fn refusal(out: &mut Vec<u8>, refusal: Refusal, instead: Option<&str>
         None => row.text.to_owned(),
     };
     let body = match manner.html {
-        true => page(row.status, row.phrase, &text, row.code),
+        true => {
+            page(row.status, row.phrase, &text, row.code, matches!(refusal, Refusal::NoBackend | Refusal::QueueFull))
+        }
         false => format!("{} {}: {text} ({})\n", row.status, row.phrase, row.code),
     };
     let kind = if manner.html { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
@@ -39,7 +44,7 @@ pub(super) fn refusal(out: &mut Vec<u8>, refusal: Refusal, instead: Option<&str>
         let _ = write!(out, "Carom-Error: {}\r\n", row.code);
     }
     if row.status == 503 {
-        out.extend_from_slice(b"Retry-After: 5\r\n");
+        let _ = write!(out, "Retry-After: {RETRY_AFTER}\r\n");
     }
     // What is wrong now may be right at the next try.
     out.extend_from_slice(b"Cache-Control: no-store\r\n");
@@ -89,9 +94,12 @@ fn finish(out: &mut Vec<u8>, content_type: &str, body: &[u8], manner: Manner<'_>
     }
 }
 
-fn page(status: u16, phrase: &str, text: &str, code: &str) -> String {
+/// `again`: the page is looked at again by itself, as soon as [`RETRY_AFTER`] says.
+fn page(status: u16, phrase: &str, text: &str, code: &str, again: bool) -> String {
+    let refresh =
+        if again { format!("<meta http-equiv=\"refresh\" content=\"{RETRY_AFTER}\">\n") } else { String::new() };
     format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n{refresh}\
          <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{status} {phrase}</title>\n\
          <body style=\"font: 1rem/1.5 system-ui, sans-serif; max-width: 34rem; margin: 15vh auto; padding: 0 1rem\">\n\

@@ -33,6 +33,9 @@ use crate::upstream::exchange::{Counts, Ended, Exchange};
 /// reset it, and the client might never read why.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// How long a request that waits for a site lets pass between two tries.
+const MOMENT: Duration = Duration::from_millis(100);
+
 /// How long a stop waits for the first request of a connection that has just been made.
 pub(super) const LAST_CALL: Duration = Duration::from_millis(500);
 
@@ -108,6 +111,13 @@ impl Choice<'_> {
         match self {
             Self::Site(site, tried, key) => site.pick(tried, *key, now).map(|instance| Arc::clone(&instance.backend)),
             Self::One(backend) => backend.take(),
+        }
+    }
+
+    /// Forgets who has been tried.
+    fn begin_again(&mut self) {
+        if let Self::Site(_, tried, _) = self {
+            *tried = Tried::default();
         }
     }
 }
@@ -394,7 +404,7 @@ impl Connection {
         plain::instead(&route.https, &head, trusted, tls)
     }
 
-    /// Forwards a request to a backend, to the next one where connecting fails.
+    /// Forwards a request to a backend, and waits for one where the site says so and none can be reached.
     async fn forward(
         &mut self,
         exchange: &mut Exchange,
@@ -403,6 +413,54 @@ impl Connection {
         notes: &mut Notes,
     ) -> Result<Followed, Refusal> {
         self.prepare(exchange, changes)?;
+        let last = match self.reach(exchange, &mut choice, notes).await {
+            Ok(reached) => return reached,
+            Err(last) => last,
+        };
+        match choice {
+            Choice::Site(site, ..) if !site.wait().is_zero() => {
+                // Boxed, since it is rare.
+                Box::pin(self.wait_for(site, exchange, choice, notes)).await
+            }
+            _ => Err(last),
+        }
+    }
+
+    /// Tries a site's instances again and again, for as long as it says. Nothing of the request has been sent.
+    async fn wait_for(
+        &mut self,
+        site: &Site,
+        exchange: &mut Exchange,
+        mut choice: Choice<'_>,
+        notes: &mut Notes,
+    ) -> Result<Followed, Refusal> {
+        let _place = site.queue(self.settings().limits.waiting).ok_or(Refusal::QueueFull)?;
+        let begun = Instant::now();
+        while begun.elapsed() < site.wait() {
+            let gone = Box::pin(exchange.client_goes(&mut self.stream, &mut self.ended));
+            if self.ticket.within(MOMENT, gone).await.is_ok() {
+                notes.cut(Cut::ClientGone);
+                return Ok(Followed::By(Next::Close));
+            }
+            if self.ticket.is_over() {
+                return Err(Refusal::Draining);
+            }
+            choice.begin_again();
+            if let Ok(reached) = self.reach(exchange, &mut choice, notes).await {
+                return reached;
+            }
+        }
+        Err(Refusal::NoBackend)
+    }
+
+    /// Forwards a request to a backend, to the next one where connecting fails. An error of its own: all have been tried,
+    /// and none could be reached.
+    async fn reach(
+        &mut self,
+        exchange: &mut Exchange,
+        choice: &mut Choice<'_>,
+        notes: &mut Notes,
+    ) -> Result<Result<Followed, Refusal>, Refusal> {
         let mut last = Refusal::NoBackend;
         while let Some(backend) = choice.next(self.worker.now()) {
             let claim = backend.claim();
@@ -437,12 +495,12 @@ impl Connection {
                         begun_again = true;
                         exchange.rewind();
                     }
-                    Ended::Switched => return Ok(Followed::Switched(stream, Some(claim))),
+                    Ended::Switched => return Ok(Ok(Followed::Switched(stream, Some(claim)))),
                     ended => {
                         if let Ended::Whole { keep_backend: true, .. } = ended {
                             self.keep(&backend, stream, exchange.kept_for());
                         }
-                        return self.after(exchange, ended, notes).await;
+                        return Ok(self.after(exchange, ended, notes).await);
                     }
                 }
             }

@@ -63,6 +63,8 @@ pub enum Refusal {
     BackendHeadTooLarge,
     /// The route has no instance left to try.
     NoBackend,
+    /// As many requests as allowed wait for the site already.
+    QueueFull,
     /// The proxy is stopping.
     Draining,
     /// Connecting to the backend took too long.
@@ -114,6 +116,7 @@ impl Refusal {
             Self::BackendGarbled(why)  => (502, "Bad Gateway", "backend-garbled", Backend, why),
             Self::BackendHeadTooLarge  => (502, "Bad Gateway", "backend-head-too-large", Backend, "the site's server sent a response head larger than this proxy allows"),
             Self::NoBackend            => (503, "Service Unavailable", "no-backend", Backend, "no server of this site is available"),
+            Self::QueueFull            => (503, "Service Unavailable", "queue-full", Backend, "too many requests wait for this site's server already"),
             Self::Draining             => (503, "Service Unavailable", "draining", Operator, "this server is stopping"),
             Self::ConnectTimeout       => (504, "Gateway Timeout", "connect-timeout", Backend, "connecting to the site's server took too long"),
             Self::ResponseTimeout      => (504, "Gateway Timeout", "response-timeout", Backend, "the site's server did not answer in time"),
@@ -197,6 +200,7 @@ mod tests {
             BackendGarbled("x"),
             BackendHeadTooLarge,
             NoBackend,
+            QueueFull,
             Draining,
             ConnectTimeout,
             ResponseTimeout,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::backend::Backend;
 use super::balance::{self, Balance};
@@ -26,6 +27,10 @@ pub struct Site {
     regular: Group,
     backup: Group,
     balance: Balance,
+    /// How long a request waits while no instance can be reached; zero for not at all.
+    wait: Duration,
+    /// How many do.
+    waiting: AtomicUsize,
 }
 
 /// One instance of a site.
@@ -56,7 +61,35 @@ impl Site {
         let hashes = instances.iter().map(|i| balance::hash(i.backend.to_string().as_bytes())).collect();
         let regular = Group::of(&instances, |instance| !instance.backup);
         let backup = Group::of(&instances, |instance| instance.backup);
-        Self { instances, round, next: AtomicUsize::new(0), hashes, regular, backup, balance }
+        Self {
+            instances,
+            round,
+            next: AtomicUsize::new(0),
+            hashes,
+            regular,
+            backup,
+            balance,
+            wait: Duration::ZERO,
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Has requests wait for so long while no instance can be reached.
+    #[must_use]
+    pub fn waiting(mut self, longest: Duration) -> Self {
+        self.wait = longest;
+        self
+    }
+
+    /// How long a request waits while no instance can be reached; zero for not at all.
+    pub fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// A place among those who wait; `None` when that many do already.
+    pub(crate) fn queue(&self, most: usize) -> Option<Waiting<'_>> {
+        let place = Waiting(self);
+        (self.waiting.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
     }
 
     /// Its instances, in the order of the file.
@@ -166,6 +199,16 @@ impl Site {
 
     fn take_turn(&self) -> Option<usize> {
         self.next.fetch_add(1, Ordering::Relaxed).checked_rem(self.round.len())
+    }
+}
+
+/// A request that waits for an instance; leaves the queue when dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a>(&'a Site);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,10 +1,12 @@
-//! Instances that keep failing: others are tried first, and who serves again is in turn again.
+//! Instances that keep failing: others are tried first, and who serves again is in turn again; and requests that wait while
+//! there is none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::origin::DeadPort;
-use crate::support::{Carom, Origin, poll_until, reply};
+use crate::support::{Carom, Origin, poll_until, reply, request, with_body};
+use rustix::process::Signal;
 
 /// A backend that answers with its name, or closes without a word while it is told to.
 fn switchable(name: &'static str) -> (Origin, Arc<AtomicBool>) {
@@ -110,4 +112,97 @@ fn what_is_known_of_an_instance_outlives_a_reload() {
     let failed = (0..10).filter(|_| carom.client().get("a.test", "/").status() == 502).count();
     // One each time that a while is over, which grows; three, if it had been forgotten.
     assert!(failed < 3, "{failed} of 10 requests found out anew");
+}
+
+/// A unix socket where nobody listens, until somebody does.
+fn absent() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.sock");
+    (folder, path)
+}
+
+fn waiting(path: &std::path::Path, wait: &str) -> String {
+    format!("[\"a.test\"]\nto = \"unix:{}\"\nwait = \"{wait}\"\n", path.display())
+}
+
+#[test]
+fn requests_wait_for_an_instance_that_is_being_started_and_arrive_once() {
+    let (_folder, path) = absent();
+    let carom = Carom::serving(waiting(&path, "60s")).start();
+    let asks = [
+        request("GET /get", "a.test", &[]),
+        with_body("POST /post", "a.test", "a body"),
+        request("DELETE /delete", "a.test", &[]),
+    ];
+    let mut clients: Vec<_> = asks
+        .iter()
+        .map(|bytes| {
+            let mut client = carom.client();
+            client.send(bytes);
+            client
+        })
+        .collect();
+    clients[0].expect_silence(300);
+    let origin = Origin::unix(&path, |conn| conn.serve("back"));
+    for (client, method) in clients.iter_mut().zip(["GET", "POST", "DELETE"]) {
+        let response = client.response_to(method);
+        assert_eq!((response.status(), response.text()), (200, format!("back {method} /{}", method.to_lowercase())));
+    }
+    assert_eq!(origin.requests().len(), 3);
+    assert!(carom.logged_path("/post")["tries"].as_u64() > Some(1));
+}
+
+#[test]
+fn who_has_waited_in_vain_is_told_when_to_come_again() {
+    let (_folder, path) = absent();
+    let carom = Carom::serving(waiting(&path, "300ms")).start();
+    let mut client = carom.client();
+    let response = client.ask(request("GET /x", "a.test", &["Accept: text/html"]));
+    assert_eq!((response.status(), response.error()), (503, Some("no-backend")));
+    assert_eq!(response.field("retry-after"), Some("5"));
+    assert!(response.text().contains("http-equiv=\"refresh\" content=\"5\""), "{}", response.text());
+    let entry = carom.logged_path("/x");
+    assert!(entry["total_ms"].as_f64() >= Some(300.0), "{entry}");
+    // The connection goes on.
+    assert_eq!(client.ask(request("GET /y", "a.test", &[])).error(), Some("no-backend"));
+}
+
+#[test]
+fn no_more_wait_than_may() {
+    let (_folder, path) = absent();
+    let carom = Carom::serving(waiting(&path, "60s")).config("[limits]\nwaiting = 2").start();
+    let waits: Vec<_> = (0..2)
+        .map(|index| {
+            let mut client = carom.client();
+            client.send(request(&format!("GET /{index}"), "a.test", &[]));
+            client.expect_silence(300);
+            client
+        })
+        .collect();
+    let response = carom.client().get("a.test", "/third");
+    assert_eq!(
+        (response.status(), response.error(), response.field("retry-after")),
+        (503, Some("queue-full"), Some("5"))
+    );
+    // Who goes makes room, and is noticed to have gone.
+    for client in waits {
+        client.reset();
+    }
+    assert_eq!(carom.logged_path("/0")["reason"], "client-gone");
+    assert_eq!(carom.logged_path("/1")["reason"], "client-gone");
+    let mut client = carom.client();
+    client.send(request("GET /", "a.test", &[]));
+    client.expect_silence(300);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_those_who_wait() {
+    let (_folder, path) = absent();
+    let carom = Carom::serving(waiting(&path, "60s")).config("[timeouts]\ndrain = \"300ms\"").start();
+    let mut client = carom.client();
+    client.send(request("GET /", "a.test", &[]));
+    client.expect_silence(300);
+    carom.signal(Signal::TERM);
+    assert_eq!(client.response().error(), Some("draining"));
+    poll_until("that it has ended", || carom.exit_code().is_some());
 }

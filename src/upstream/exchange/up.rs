@@ -158,6 +158,20 @@ impl Exchange {
         Poll::Pending
     }
 
+    /// Until the client has gone, while its request waits for a backend. One that has closed its side still waits.
+    pub(crate) async fn client_goes(&mut self, client: &mut Stream, client_ended: &mut bool) {
+        poll_fn(|cx| {
+            if !*client_ended {
+                match ready!(self.watch_client(cx, client)) {
+                    Ok(()) => *client_ended = true,
+                    Err(_) => return Poll::Ready(()),
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Whether the request has been read, and taken, to its end.
     pub(crate) fn is_received(&self) -> bool {
         self.body.is_done() && self.head_in_buffer == 0 && self.body_taken == 0
