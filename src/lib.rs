@@ -1,5 +1,5 @@
-//! Carom bounces each HTTP request to the right backend: a host-based reverse proxy for HTTP/1, over TLS or not, whose routing table is
-//! a file that may change while it runs.
+//! Carom bounces each HTTP request to the right backend: a host-based reverse proxy for HTTP/1 and HTTP/2, with TLS or
+//! without, whose routing table is a file that may change while it runs.
 //!
 //! # The path of a request
 //!
@@ -10,7 +10,8 @@
 //!    [`Refusal`] it gets. Each request of an HTTP/2 connection, `conn::http2`, is to it a client that speaks HTTP/1.
 //! 3. [`bounce::Decide`] says where it goes. [`bounce::Routes`], the published [`table::Table`], is one who decides; a
 //!    closure is another.
-//! 4. [`table::site::Site`] picks an instance; `upstream::idle` has a connection to it, or `upstream::connect` makes one,
+//! 4. [`table::site::Site`] picks an instance, of those that are up: [`ops::health`] asks them, and what becomes of requests
+//!    says it too; `upstream::idle` has a connection to it, or `upstream::connect` makes one,
 //!    by `upstream::tls` where the target is `https://`; where HTTP/2 is spoken, `upstream::http2` has one for many
 //!    requests.
 //! 5. `http::rewrite` writes the head as the backend gets it; `upstream::exchange` relays both ways at once, and
