@@ -26,7 +26,7 @@ use tokio::task::spawn_local;
 
 use crate::conn::arrival::Arrival;
 use crate::conn::http1;
-use crate::conn::worker::Worker;
+use crate::conn::worker::{Guest, Worker};
 use crate::http::response::ResponseHead;
 use crate::net::deadline::Ticket;
 use crate::net::stream::Stream;
@@ -92,7 +92,19 @@ pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Rc<Worker>,
     };
     let mut client =
         Client { connection, streams: Rc::default(), ticket, settings, state: State::Busy, leaving: false, ending };
-    while let Some((request, respond)) = poll_fn(|cx| client.poll_request(cx)).await {
+    while let Some((request, mut respond)) = poll_fn(|cx| client.poll_request(cx)).await {
+        // The first one has its connection's place. Each further one may need one more connection to a backend: where there is
+        // no room for that, the client may ask again (RFC 9113 section 8.7).
+        let place = match client.streams.open.get() {
+            0 => None,
+            _ => match Guest::enter_if_there_is_room(&worker.shared) {
+                Some(guest) => Some(guest),
+                None => {
+                    respond.send_reset(Reason::REFUSED_STREAM);
+                    continue;
+                }
+            },
+        };
         let open = Open::new(&client.streams);
         let (bridge, foreknown) = Bridge::new(request, respond, Rc::clone(&client.streams), Rc::clone(worker));
         let stream = Stream::Other(Box::new(bridge));
@@ -100,7 +112,7 @@ pub(crate) async fn serve(stream: Stream, arrival: Arrival, worker: &Rc<Worker>,
         // Boxed: the runtime moves what it runs several times, and this is large.
         spawn_local(Box::pin(async move {
             connection.serve_one(foreknown).await;
-            drop(open);
+            drop((open, place));
         }));
     }
 }

@@ -216,13 +216,7 @@ impl Worker {
 
     async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
         while self.shared.doors.are_full() {
-            if self.shared.seldom.no_room.may_say() {
-                let limit = self.shared.doors.most;
-                tracing::warn!(
-                    limit,
-                    "as many client connections as allowed (limits.connections): idle ones make room"
-                );
-            }
+            self.shared.say_full();
             self.make_room().await;
         }
         listener.accept().await
@@ -434,6 +428,15 @@ impl Buffers {
     }
 }
 
+impl Shared {
+    fn say_full(&self) {
+        if self.seldom.no_room.may_say() {
+            let limit = self.doors.most;
+            tracing::warn!(limit, "as many clients as allowed (limits.connections): idle connections make room");
+        }
+    }
+}
+
 impl Doors {
     pub(crate) fn new(most: usize) -> Self {
         Self { open: AtomicUsize::new(0), most }
@@ -456,6 +459,14 @@ impl Said {
 }
 
 impl Guest {
+    pub(crate) fn enter_if_there_is_room(shared: &Arc<Shared>) -> Option<Self> {
+        if !shared.doors.are_full() {
+            return Some(Self::enter(shared));
+        }
+        shared.say_full();
+        None
+    }
+
     fn enter(shared: &Arc<Shared>) -> Self {
         shared.doors.open.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(shared))

@@ -51,6 +51,25 @@ fn more_requests_at_once_than_allowed_are_refused() {
 }
 
 #[test]
+fn requests_at_once_take_the_places_of_clients() {
+    let origin = silent();
+    let carom = carom(&origin, "[limits]\nconnections = 3");
+    let mut client = Frames::connect(carom.address());
+    // The first has its connection's place, two more have one each.
+    for stream in [1, 3, 5, 7] {
+        client.send(request(stream, get("/")));
+    }
+    assert_eq!(client.reaction(), Reset(7, REFUSED));
+    client.send(frame(RST_STREAM, 0, 3, [0, 0, 0, 8]));
+    let mut stream = 7;
+    poll_until("that there is room again", || {
+        stream += 2;
+        client.send(request(stream, with("GET", "/", &[("host", "b.test")])));
+        client.reaction() == Answer(stream, 400)
+    });
+}
+
+#[test]
 fn a_client_that_takes_back_what_it_asks_is_told_to_calm_down() {
     let origin = silent();
     // All at once: before anything has been begun.
