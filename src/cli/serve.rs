@@ -97,8 +97,7 @@ struct Running {
     proxy: Proxy,
     follow: Follow,
     log: Option<Writer>,
-    /// Asks instances whether they are up, for as long as it is held.
-    checks: Checks,
+    routes: Routes,
     /// What is said once signals are listened to.
     ready: String,
 }
@@ -139,8 +138,8 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         let _ = write!(ready, "\n{caution}");
     }
     let listening = proxy.addresses().to_vec();
-    let checks = Checks::follow(routes.clone()).map_err(refused)?;
-    Ok(Running { proxy, checks, follow: Follow::new(path, bytes, listening, routes, shelf.zip(found)), log, ready })
+    let follow = Follow::new(path, bytes, listening, routes.clone(), shelf.zip(found));
+    Ok(Running { proxy, routes, follow, log, ready })
 }
 
 fn configuration(path: Option<&Path>) -> Result<Config, Report> {
@@ -164,6 +163,8 @@ impl Running {
         let mut again = Stop::new().map_err(refused)?;
         let hangup = signal(SignalKind::hangup()).map_err(refused)?;
         say!("{}", self.ready);
+        // Asks instances whether they are up, for as long as it is held.
+        let checks = Checks::follow(self.routes).map_err(refused)?;
         let mut followed = Box::pin(self.follow.for_ever(hangup));
         let shutdown = async {
             tokio::select! {
@@ -181,7 +182,7 @@ impl Running {
             }
             code = again.twice() => code,
         };
-        drop(self.checks);
+        drop(checks);
         if let Some(log) = self.log {
             log.finish();
         }
