@@ -55,7 +55,7 @@ IDLE = {
 }
 TESTS = [*KINDS, *IDLE, "two"]
 # Who speaks TLS.
-SPEAK_TLS = ("carom", "nginx", "haproxy", "caddy")
+SPEAK_TLS = ("carom", "nginx", "haproxy", "caddy", "sozu")
 
 
 # --- Processes ------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Peer:
             "LOG": (on if log else off).get(self.name, ""),
         }
         files = {}
-        for name in ("carom.toml", "routes.toml", "nginx.conf", "haproxy.cfg", "Caddyfile"):
+        for name in ("carom.toml", "routes.toml", "nginx.conf", "haproxy.cfg", "Caddyfile", "sozu.toml"):
             text = (HERE / "peers" / name).read_text()
             files[name] = self.folder / name
             files[name].write_text(re.sub("@([A-Z]+)@", lambda found: str(values[found[1]]), text))
@@ -179,6 +179,7 @@ class Peer:
             "carom": [os.environ["CAROM"], "serve", "--config", files["carom.toml"]],
             "nginx": [shutil.which("nginx", path=path), "-p", self.folder, "-c", files["nginx.conf"], *single],
             "haproxy": [shutil.which("haproxy", path=path), "-db", "-f", files["haproxy.cfg"]],
+            "sozu": [ROOM / "sozu/bin/sozu", "start", "-c", files["sozu.toml"]],
             "caddy": ["env", f"GOMAXPROCS={workers}", ROOM / "venv/bin/caddy", "run", "--config", files["Caddyfile"]],
         }[self.name]
 
@@ -340,7 +341,7 @@ def system_calls(peer, kind, clients, answers):
 def instructions(peer, backend, kind, clients, answers):
     if perf_counts("instructions:u"):
         return each(lambda count: by_perf(peer, "instructions:u", kind, clients, count), answers)
-    if not shutil.which("vgdb") or peer.name in ("floor", "caddy"):
+    if not shutil.which("vgdb") or peer.name in ("floor", "caddy", "sozu"):
         return None
     under = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={ROOM}/callgrind.%p", "-q")
     slow = Peer(peer.name, backend, under=under)
@@ -389,6 +390,7 @@ def machine(names):
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     path = os.environ["PATH"] + ":/usr/sbin"
     told = {"carom": [os.environ["CAROM"], "--version"], "caddy": [ROOM / "venv/bin/caddy", "version"]}
+    told |= {"sozu": [ROOM / "sozu/bin/sozu", "--version"]}
     told |= {"nginx": [shutil.which("nginx", path=path) or "nginx", "-v"]}
     told |= {"haproxy": [shutil.which("haproxy", path=path) or "haproxy", "-v"]}
     versions = ", ".join(f"{name} {version(told[name])}" for name in names if name in told)

@@ -28,6 +28,23 @@ use crate::table::{Action, Table};
 use crate::upstream::connect;
 
 /// Who asks. Stops when dropped.
+///
+/// ```
+/// use carom::{Routes, config, ops::health::Checks, table::Action, table::health::State};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let file = br#""beep.example.com" = { to = 8001, health = { path = "/up", interval = "2s" } }"#;
+/// let routes = Routes::new(config::routes::parse("routes.toml".as_ref(), file, &[], None)?);
+/// let checks = Checks::follow(routes.clone())?; // for as long as it is held
+///
+/// let table = routes.current();
+/// let Action::Forward(site) = &table.routes()[0].action else { unreachable!() };
+/// let health = site.instances()[0].health.as_ref().expect("it is checked");
+/// assert_ne!(health.state(), State::Up, "nobody listens there");
+/// # drop(checks);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Checks {
     stop: Option<oneshot::Sender<()>>,
