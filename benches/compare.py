@@ -142,6 +142,8 @@ class Peer:
         self.log = self.folder / "access.log"
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
+        if not (ROOM / "certs").exists():
+            subprocess.run([RIG, "certificate", ROOM / "certs"], check=True)
         if name == "floor":
             self.process, self.port = rig("floor", f"127.0.0.1:{backend}")
         elif name != "direct":
@@ -455,7 +457,6 @@ def main():
         tests.insert(tests.index("tunnel") + 1, "tunnel64")
     if unknown := set(tests) - set(TESTS):
         sys.exit(f"no such test: {', '.join(unknown)}; there are {', '.join(TESTS)}")
-    subprocess.run([RIG, "certificate", ROOM / "certs"], check=True)
     backend = rig("backend")[1]
     begun = time.monotonic()
 
