@@ -78,9 +78,9 @@ impl Standing {
         if self.failures.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.failures.store(0, Ordering::Relaxed);
+        // Of those who find out at the same time, one tells.
         let asides = self.asides.swap(0, Ordering::Relaxed);
-        self.aside_until.store(0, Ordering::Relaxed);
+        self.forget();
         (asides > 0).then(|| Back { after: now.saturating_sub(self.since.load(Ordering::Relaxed)) })
     }
 }
