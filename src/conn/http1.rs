@@ -1,40 +1,38 @@
 //! The story of an HTTP/1 connection.
 //!
-//! [`serve`] waits for a request, holding nothing, and [`Connection::request`] carries it: read its head, decide, then
-//! answer or forward. Every request is decided on its own, also behind another one on the same connection.
+//! [`Connection::serve`] waits for a request, holding nothing, and [`Connection::request`] carries it: read its head,
+//! decide, then answer ([`reply`]) or forward ([`forward`]). Every request is decided on its own, also behind another one
+//! on the same connection.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use crate::bounce::{Bounce, Decision, Destination};
-use crate::conn::answer::{self, Manner};
 use crate::conn::arrival::Arrival;
 use crate::conn::worker::Worker;
-use crate::conn::{plain, tls, tunnel};
+use crate::conn::{plain, tunnel};
 use crate::http::head::{Head, LONGEST_REST_OF_LINE, Parsed};
-use crate::http::refuse::{Cut, Fault, Refusal};
-use crate::http::rewrite::{Changes, Origin};
+use crate::http::refuse::Refusal;
+use crate::http::rewrite::Changes;
 use crate::net::buffer::Buffer;
 use crate::net::deadline::{Elapsed, Ticket};
 use crate::net::stream::Stream;
-use crate::record::Record;
 use crate::settings::{Limits, Settings};
-use crate::table::backend::{Backend, Claim};
-use crate::table::site::{Site, Tried};
-use crate::table::{Action, Answer, Redirect, Route};
-use crate::upstream::connect;
-use crate::upstream::exchange::{Counts, Ended, Exchange};
+use crate::table::backend::Claim;
+use crate::table::site::Tried;
+use crate::table::{Action, Redirect, Route};
+use crate::upstream::exchange::{Counts, Exchange};
 
-/// How long a connection is listened to after we have said that it ends: closing it while the client still sends would
-/// reset it, and the client might never read why.
-const LINGER: Duration = Duration::from_secs(2);
+use forward::{Choice, Own};
+use notes::Notes;
 
-/// How long a request that waits for a site lets pass between two tries.
-const MOMENT: Duration = Duration::from_millis(100);
+mod forward;
+mod notes;
+mod reply;
 
 /// How long a stop waits for the first request of a connection that has just been made.
 pub(super) const LAST_CALL: Duration = Duration::from_millis(500);
@@ -60,14 +58,6 @@ pub(crate) struct Connection {
 // The larger part of what an idle client costs: what is needed seldom belongs into a box. (What a debug
 // build adds does not count.)
 const _: () = assert!(cfg!(debug_assertions) || size_of::<Connection>() <= 128);
-
-/// A backend's connection that waits for the next request of one client.
-struct Own {
-    stream: Stream,
-    /// The backend's.
-    id: u64,
-    since: Instant,
-}
 
 /// What follows a request.
 enum Next {
@@ -98,30 +88,6 @@ enum Followed {
     Switched(Stream, Option<Claim>),
 }
 
-/// The backends that a request may go to.
-enum Choice<'a> {
-    /// The instances of a site, each once; with what the request is chosen by.
-    Site(&'a Site, Tried, u64),
-    One(Option<Arc<Backend>>),
-}
-
-impl Choice<'_> {
-    /// The next one, by that time.
-    fn next(&mut self, now: u64) -> Option<Arc<Backend>> {
-        match self {
-            Self::Site(site, tried, key) => site.pick(tried, *key, now).map(|instance| Arc::clone(&instance.backend)),
-            Self::One(backend) => backend.take(),
-        }
-    }
-
-    /// Forgets who has been tried.
-    fn begin_again(&mut self) {
-        if let Self::Site(_, tried, _) = self {
-            *tried = Tried::default();
-        }
-    }
-}
-
 /// What is known of a request before it is read, where another protocol has been translated into it.
 #[derive(Debug, Default)]
 pub(super) struct Foreknown {
@@ -129,19 +95,6 @@ pub(super) struct Foreknown {
     pub(super) refused: Option<Refusal>,
     /// It asks for a WebSocket, and the backend has to answer this in `Sec-WebSocket-Accept`.
     pub(super) accept: Option<Vec<u8>>,
-}
-
-/// What is written down about a request while it runs.
-struct Notes {
-    /// Only where somebody wants to know.
-    started: Option<Instant>,
-    method: Vec<u8>,
-    target: Vec<u8>,
-    host: String,
-    route: Option<Arc<Route>>,
-    backend: Option<Arc<Backend>>,
-    tries: u32,
-    reason: Option<(&'static str, Fault)>,
 }
 
 impl Connection {
@@ -404,332 +357,6 @@ impl Connection {
         plain::instead(&route.https, &head, trusted, tls)
     }
 
-    /// Forwards a request to a backend, and waits for one where the site says so and none can be reached.
-    async fn forward(
-        &mut self,
-        exchange: &mut Exchange,
-        mut choice: Choice<'_>,
-        changes: &Changes,
-        notes: &mut Notes,
-    ) -> Result<Followed, Refusal> {
-        self.prepare(exchange, changes)?;
-        let last = match self.reach(exchange, &mut choice, notes).await {
-            Ok(reached) => return reached,
-            Err(last) => last,
-        };
-        match choice {
-            Choice::Site(site, ..) if !site.wait().is_zero() => {
-                // Boxed, since it is rare.
-                Box::pin(self.wait_for(site, exchange, choice, notes)).await
-            }
-            _ => Err(last),
-        }
-    }
-
-    /// Tries a site's instances again and again, for as long as it says. Nothing of the request has been sent.
-    async fn wait_for(
-        &mut self,
-        site: &Site,
-        exchange: &mut Exchange,
-        mut choice: Choice<'_>,
-        notes: &mut Notes,
-    ) -> Result<Followed, Refusal> {
-        let _place = site.queue(self.settings().limits.waiting).ok_or(Refusal::QueueFull)?;
-        let begun = Instant::now();
-        while begun.elapsed() < site.wait() {
-            let gone = Box::pin(exchange.client_goes(&mut self.stream, &mut self.ended));
-            if self.ticket.within(MOMENT, gone).await.is_ok() {
-                notes.cut(Cut::ClientGone);
-                return Ok(Followed::By(Next::Close));
-            }
-            if self.ticket.is_over() {
-                return Err(Refusal::Draining);
-            }
-            choice.begin_again();
-            if let Ok(reached) = self.reach(exchange, &mut choice, notes).await {
-                return reached;
-            }
-        }
-        Err(Refusal::NoBackend)
-    }
-
-    /// Forwards a request to a backend, to the next one where connecting fails. An error of its own: all have been tried,
-    /// and none could be reached.
-    async fn reach(
-        &mut self,
-        exchange: &mut Exchange,
-        choice: &mut Choice<'_>,
-        notes: &mut Notes,
-    ) -> Result<Result<Followed, Refusal>, Refusal> {
-        let mut last = Refusal::NoBackend;
-        while let Some(backend) = choice.next(self.worker.now()) {
-            let claim = backend.claim();
-            notes.backend = Some(Arc::clone(&backend));
-            let mut kept = self.kept(&backend, !exchange.head.is_idempotent);
-            let mut begun_again = false;
-            loop {
-                notes.tries += 1;
-                let reused = kept.is_some();
-                let mut stream = match kept.take() {
-                    Some(stream) => stream,
-                    None => match self.connect(&backend).await {
-                        Ok(stream) => stream,
-                        Err(refusal) => {
-                            self.worker.failed(&backend, refusal.row().code);
-                            last = refusal;
-                            break;
-                        }
-                    },
-                };
-                let ended = self.exchange(exchange, &mut stream).await;
-                match verdict(&ended, reused) {
-                    Verdict::Served => self.worker.served(&backend),
-                    Verdict::Failed(why) => self.worker.failed(&backend, why),
-                    Verdict::Neither => {}
-                }
-                match ended {
-                    // It had ended before, or at that moment: nobody's fault, and a fresh one will tell.
-                    Ended::Stale if reused && exchange.may_repeat() => exchange.rewind(),
-                    // The backend has said so; once, lest it says so for ever.
-                    Ended::Untouched if !begun_again && exchange.may_begin_again() => {
-                        begun_again = true;
-                        exchange.rewind();
-                    }
-                    Ended::Switched => return Ok(Ok(Followed::Switched(stream, Some(claim)))),
-                    ended => {
-                        if let Ended::Whole { keep_backend: true, .. } = ended {
-                            self.keep(&backend, stream, exchange.kept_for());
-                        }
-                        return Ok(self.after(exchange, ended, notes).await);
-                    }
-                }
-            }
-        }
-        Err(last)
-    }
-
-    /// Forwards a request over a connection that somebody else has made.
-    async fn forward_over(
-        &mut self,
-        exchange: &mut Exchange,
-        mut stream: Stream,
-        changes: &Changes,
-        notes: &mut Notes,
-    ) -> Result<Followed, Refusal> {
-        self.prepare(exchange, changes)?;
-        notes.tries += 1;
-        match self.exchange(exchange, &mut stream).await {
-            Ended::Switched => Ok(Followed::Switched(stream, None)),
-            ended => self.after(exchange, ended, notes).await,
-        }
-    }
-
-    /// Writes the request as the backend gets it.
-    fn prepare(&self, exchange: &mut Exchange, changes: &Changes) -> Result<(), Refusal> {
-        let forwarding = &self.settings().forwarding;
-        let origin = Origin {
-            peer: self.arrival.client.ip(),
-            trusted: forwarding.trusts(self.arrival.client.ip()),
-            scheme: self.arrival.scheme(),
-            fields: forwarding.send,
-        };
-        exchange.prepare(&origin, changes, &self.settings().limits)
-    }
-
-    async fn exchange(&mut self, exchange: &mut Exchange, backend: &mut Stream) -> Ended {
-        let settings = &self.worker.shared.settings;
-        exchange.run(&mut self.stream, &mut self.ended, backend, &self.ticket, settings).await
-    }
-
-    /// What an exchange leaves of the client's connection.
-    async fn after(&mut self, exchange: &mut Exchange, ended: Ended, notes: &mut Notes) -> Result<Followed, Refusal> {
-        Ok(Followed::By(match ended {
-            Ended::Refused(refusal) => return Err(refusal),
-            Ended::Stale => return Err(exchange.refusal_of_stale()),
-            Ended::Untouched | Ended::Switched => return Err(Refusal::BackendClosed),
-            Ended::Cut { why, reset } => {
-                notes.cut(why);
-                if reset {
-                    self.stream.reset_on_close();
-                }
-                Next::Close
-            }
-            Ended::Whole { keep_client: true, .. } if self.skip_body(exchange).await => Next::Keep,
-            // A close behind which something is unread is a reset, which may overtake the response.
-            Ended::Whole { keep_client: false, .. }
-                if !exchange.head.keep_alive && exchange.is_received() && self.stream.is_quiet() =>
-            {
-                self.part().await;
-                Next::Close
-            }
-            // The client did not expect the end, or still sends.
-            Ended::Whole { .. } => Next::Linger,
-        }))
-    }
-
-    /// A connection to this backend that waits for a request. With `surely` the kernel is asked whether it still stands.
-    fn kept(&mut self, backend: &Backend, surely: bool) -> Option<Stream> {
-        if backend.link().http2 {
-            return self.worker.lines.take(backend);
-        }
-        if backend.link().send_proxy.is_none() {
-            return self.worker.idle.take(backend, surely, self.worker.now());
-        }
-        // A client has one such connection: to another backend, this one makes room.
-        let Own { stream, id, since } = *self.own.take()?;
-        let quiet = if surely { stream.is_surely_quiet() } else { stream.is_quiet() };
-        let fit = id == backend.id() && since.elapsed() < self.settings().timeouts.backend_idle && quiet;
-        fit.then_some(stream)
-    }
-
-    fn keep(&mut self, backend: &Arc<Backend>, stream: Stream, kept_for: Option<u32>) {
-        if backend.link().http2 {
-            // The stream is over; the connection is kept by all who share it.
-        } else if backend.link().send_proxy.is_none() {
-            self.worker.keep(backend, stream, kept_for);
-        } else if stream.is_quiet() || stream.settles() {
-            self.own = Some(Box::new(Own { stream, id: backend.id(), since: Instant::now() }));
-        }
-    }
-
-    async fn connect(&self, backend: &Arc<Backend>) -> Result<Stream, Refusal> {
-        let ends = backend.link().send_proxy.map(|version| (version, self.arrival.ends(&self.stream)));
-        // Boxed, since it is rare and large, and every request would hold room for it.
-        let connecting = Box::pin(async {
-            match backend.link().http2 {
-                false => connect::connect(backend, ends).await,
-                true => self.worker.lines.connect(backend, connect::connect(backend, ends)).await,
-            }
-        });
-        match self.ticket.within(self.settings().timeouts.connect, connecting).await {
-            Ok(connected) => connected,
-            Err(Elapsed) => Err(Refusal::ConnectTimeout),
-        }
-    }
-
-    /// Gets what is left of the request body out of the way of the next request.
-    async fn skip_body(&mut self, exchange: &mut Exchange) -> bool {
-        if exchange.is_received() {
-            return true;
-        }
-        let settings = &self.worker.shared.settings;
-        let skipping = pin!(exchange.skip_body(&mut self.stream, &settings.limits));
-        self.ticket.within(settings.timeouts.body, skipping).await == Ok(true)
-    }
-
-    async fn redirect(&mut self, exchange: &mut Exchange, redirect: &Redirect) -> Next {
-        let target = exchange.head.target(exchange.from_client.data()).to_vec();
-        let write = |out: &mut _, manner: Manner<'_>| answer::redirect(out, redirect, &target, manner);
-        self.answer(exchange, redirect.status, write).await
-    }
-
-    async fn respond(&mut self, exchange: &mut Exchange, fixed: &Answer) -> Next {
-        self.answer(exchange, fixed.status, |out, manner| answer::fixed(out, fixed, manner)).await
-    }
-
-    /// Answers with a failure.
-    async fn refuse(&mut self, exchange: &mut Exchange, refusal: Refusal, notes: &mut Notes) -> Next {
-        let row = refusal.row();
-        notes.reason = Some((row.code, row.fault));
-        let ambiguous = matches!(row.status, 400 | 408) || exchange.head.length == 0;
-        if ambiguous || matches!(refusal, Refusal::BackendGarbled(_)) {
-            // Where this request ends is not known, so neither is where the next one begins. And a client whose
-            // backend breaks the framing gets the same end whether or not the broken part came with the head.
-            exchange.head.keep_alive = false;
-        }
-        let instead = self.instead(exchange, refusal);
-        let write = |out: &mut _, manner: Manner<'_>| answer::refusal(out, refusal, instead.as_deref(), manner);
-        self.answer(exchange, row.status, write).await
-    }
-
-    /// The address that a client should have used, where it is known.
-    fn instead(&self, exchange: &Exchange, refusal: Refusal) -> Option<String> {
-        if refusal != Refusal::PlainHttp || exchange.head.length == 0 {
-            return None;
-        }
-        let port = self.stream.local_address().map(|address| address.port()).filter(|&port| port != tls::HTTPS);
-        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-        exchange.head.host().map(|host| format!("https://{host}{port}/"))
-    }
-
-    /// Sends an answer of our own, and reads what is left of the request.
-    async fn answer(
-        &mut self,
-        exchange: &mut Exchange,
-        status: u16,
-        write: impl FnOnce(&mut Vec<u8>, Manner<'_>),
-    ) -> Next {
-        let nothing_follows = self.ended && exchange.is_last();
-        let keep = exchange.head.keep_alive
-            && !nothing_follows
-            && !self.ticket.is_draining()
-            && exchange.rest_can_be_skipped(&self.settings().limits);
-        let head = &exchange.head;
-        // What is left of the last head says nothing of one that could not be read.
-        let known = head.length > 0;
-        let hsts = exchange.hsts.take();
-        let manner = Manner {
-            hsts: hsts.as_deref(),
-            close: !keep,
-            http10: known && head.minor == 0,
-            to_head: known && head.is_head,
-            html: known && head.wants_html,
-            error_field: self.settings().error_field,
-        };
-        let mut out = Vec::with_capacity(512);
-        write(&mut out, manner);
-        exchange.counts.status = status;
-        if !self.send(&out).await {
-            return Next::Close;
-        }
-        exchange.counts.sent += out.len() as u64;
-        match keep {
-            true if self.skip_body(exchange).await => Next::Keep,
-            _ => Next::Linger,
-        }
-    }
-
-    /// Sends bytes of our own. `false` when the client does not take them.
-    async fn send(&mut self, bytes: &[u8]) -> bool {
-        let stream = &mut self.stream;
-        let mut sent = 0;
-        let sending = pin!(async {
-            while sent < bytes.len() {
-                match poll_fn(|cx| stream.poll_write(cx, &bytes[sent..])).await {
-                    Ok(0) | Err(_) => return false,
-                    Ok(count) => sent += count,
-                }
-            }
-            poll_fn(|cx| stream.poll_flush(cx)).await.is_ok()
-        });
-        self.ticket.within(self.worker.shared.settings.timeouts.send, sending).await == Ok(true)
-    }
-
-    /// Tells a TLS client that the end is meant.
-    async fn part(&mut self) {
-        let stream = &mut self.stream;
-        let parting = poll_fn(|cx| stream.poll_part(cx));
-        let _ = self.ticket.within(LINGER, parting).await;
-    }
-
-    /// Says that nothing more will come, and reads for a moment what the client still sends.
-    async fn linger(&mut self, exchange: &mut Exchange) {
-        if self.ended {
-            return;
-        }
-        let stream = &mut self.stream;
-        let lingering = pin!(async {
-            let _ = poll_fn(|cx| stream.poll_shutdown(cx)).await;
-            loop {
-                exchange.from_client.clear();
-                if !matches!(poll_fn(|cx| stream.poll_read(cx, &mut exchange.from_client)).await, Ok(1..)) {
-                    break;
-                }
-            }
-        });
-        let _ = self.ticket.within(LINGER, lingering).await;
-    }
-
     /// Carries bytes both ways until both sides have ended.
     async fn tunnel(&mut self, switched: Switched) {
         let Switched { mut backend, claim, early, mut notes, mut counts } = switched;
@@ -743,73 +370,6 @@ impl Connection {
         }
         drop(claim);
         self.tell(&counts, &notes);
-    }
-
-    /// Tells those who log and count.
-    fn tell(&self, counts: &Counts, notes: &Notes) {
-        let Some(started) = notes.started else { return };
-        let total = started.elapsed();
-        self.worker.tell(&Record {
-            time: SystemTime::now() - total,
-            client: self.arrival.client,
-            method: &notes.method,
-            host: &notes.host,
-            target: &notes.target,
-            status: counts.status,
-            received: counts.received,
-            sent: counts.sent,
-            route: notes.route.as_deref().map(|route| &*route.name),
-            backend: notes.backend.as_deref(),
-            tries: notes.tries,
-            first_byte: counts.first_byte.map(|at| at - started),
-            total,
-            reason: notes.reason,
-        });
-    }
-}
-
-impl Notes {
-    fn new(is_observed: bool) -> Self {
-        Self {
-            started: is_observed.then(Instant::now),
-            method: Vec::new(),
-            target: Vec::new(),
-            host: String::new(),
-            route: None,
-            backend: None,
-            tries: 0,
-            reason: None,
-        }
-    }
-
-    /// Keeps of the head what will be told: its bytes make room for others soon.
-    fn head(&mut self, exchange: &Exchange) {
-        let head = Head::new(exchange.from_client.data(), &exchange.head);
-        self.method.extend_from_slice(head.method().as_bytes());
-        self.target.extend_from_slice(head.target());
-        self.host.push_str(head.host().map_or("", |host| host.name()));
-    }
-
-    fn cut(&mut self, why: Cut) {
-        self.reason = Some((why.code(), why.fault()));
-    }
-}
-
-/// What the end of an exchange says of the backend.
-enum Verdict {
-    Served,
-    Failed(&'static str),
-    /// It was the client's fault, or nobody's.
-    Neither,
-}
-
-fn verdict(ended: &Ended, reused: bool) -> Verdict {
-    match ended {
-        Ended::Whole { .. } | Ended::Switched => Verdict::Served,
-        Ended::Stale if !reused => Verdict::Failed(Refusal::BackendClosed.row().code),
-        Ended::Cut { why: Cut::Backend, .. } => Verdict::Failed(Cut::Backend.code()),
-        Ended::Refused(refusal) if refusal.row().fault == Fault::Backend => Verdict::Failed(refusal.row().code),
-        _ => Verdict::Neither,
     }
 }
 

@@ -1,0 +1,273 @@
+//! A request on its way to a backend: which one, over which connection, and what becomes of it when that fails.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::notes::Notes;
+use super::{Connection, Followed, Next};
+use crate::http::refuse::{Cut, Fault, Refusal};
+use crate::http::rewrite::{Changes, Origin};
+use crate::net::deadline::Elapsed;
+use crate::net::stream::Stream;
+use crate::table::backend::Backend;
+use crate::table::site::{Site, Tried};
+use crate::upstream::connect;
+use crate::upstream::exchange::{Ended, Exchange};
+
+/// How long a request that waits for a site lets pass between two tries.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// A backend's connection that waits for the next request of one client.
+pub(super) struct Own {
+    stream: Stream,
+    /// The backend's.
+    id: u64,
+    since: Instant,
+}
+
+/// The backends that a request may go to.
+pub(super) enum Choice<'a> {
+    /// The instances of a site, each once; with what the request is chosen by.
+    Site(&'a Site, Tried, u64),
+    One(Option<Arc<Backend>>),
+}
+
+impl Choice<'_> {
+    /// The next one, by that time.
+    fn next(&mut self, now: u64) -> Option<Arc<Backend>> {
+        match self {
+            Self::Site(site, tried, key) => site.pick(tried, *key, now).map(|instance| Arc::clone(&instance.backend)),
+            Self::One(backend) => backend.take(),
+        }
+    }
+
+    /// Forgets who has been tried.
+    fn begin_again(&mut self) {
+        if let Self::Site(_, tried, _) = self {
+            *tried = Tried::default();
+        }
+    }
+}
+
+impl Connection {
+    /// Forwards a request to a backend, and waits for one where the site says so and none can be reached.
+    pub(super) async fn forward(
+        &mut self,
+        exchange: &mut Exchange,
+        mut choice: Choice<'_>,
+        changes: &Changes,
+        notes: &mut Notes,
+    ) -> Result<Followed, Refusal> {
+        self.prepare(exchange, changes)?;
+        let last = match self.reach(exchange, &mut choice, notes).await {
+            Ok(reached) => return reached,
+            Err(last) => last,
+        };
+        match choice {
+            Choice::Site(site, ..) if !site.wait().is_zero() => {
+                // Boxed, since it is rare.
+                Box::pin(self.wait_for(site, exchange, choice, notes)).await
+            }
+            _ => Err(last),
+        }
+    }
+
+    /// Tries a site's instances again and again, for as long as it says. Nothing of the request has been sent.
+    async fn wait_for(
+        &mut self,
+        site: &Site,
+        exchange: &mut Exchange,
+        mut choice: Choice<'_>,
+        notes: &mut Notes,
+    ) -> Result<Followed, Refusal> {
+        let _place = site.queue(self.settings().limits.waiting).ok_or(Refusal::QueueFull)?;
+        let begun = Instant::now();
+        while begun.elapsed() < site.wait() {
+            let gone = Box::pin(exchange.client_goes(&mut self.stream, &mut self.ended));
+            if self.ticket.within(MOMENT, gone).await.is_ok() {
+                notes.cut(Cut::ClientGone);
+                return Ok(Followed::By(Next::Close));
+            }
+            if self.ticket.is_over() {
+                return Err(Refusal::Draining);
+            }
+            choice.begin_again();
+            if let Ok(reached) = self.reach(exchange, &mut choice, notes).await {
+                return reached;
+            }
+        }
+        Err(Refusal::NoBackend)
+    }
+
+    /// Forwards a request to a backend, to the next one where connecting fails. An error of its own: all have been tried,
+    /// and none could be reached.
+    async fn reach(
+        &mut self,
+        exchange: &mut Exchange,
+        choice: &mut Choice<'_>,
+        notes: &mut Notes,
+    ) -> Result<Result<Followed, Refusal>, Refusal> {
+        let mut last = Refusal::NoBackend;
+        while let Some(backend) = choice.next(self.worker.now()) {
+            let claim = backend.claim();
+            notes.backend = Some(Arc::clone(&backend));
+            let mut kept = self.kept(&backend, !exchange.head.is_idempotent);
+            let mut begun_again = false;
+            loop {
+                notes.tries += 1;
+                let reused = kept.is_some();
+                let mut stream = match kept.take() {
+                    Some(stream) => stream,
+                    None => match self.connect(&backend).await {
+                        Ok(stream) => stream,
+                        Err(refusal) => {
+                            self.worker.failed(&backend, refusal.row().code);
+                            last = refusal;
+                            break;
+                        }
+                    },
+                };
+                let ended = self.exchange(exchange, &mut stream).await;
+                match verdict(&ended, reused) {
+                    Verdict::Served => self.worker.served(&backend),
+                    Verdict::Failed(why) => self.worker.failed(&backend, why),
+                    Verdict::Neither => {}
+                }
+                match ended {
+                    // It had ended before, or at that moment: nobody's fault, and a fresh one will tell.
+                    Ended::Stale if reused && exchange.may_repeat() => exchange.rewind(),
+                    // The backend has said so; once, lest it says so for ever.
+                    Ended::Untouched if !begun_again && exchange.may_begin_again() => {
+                        begun_again = true;
+                        exchange.rewind();
+                    }
+                    Ended::Switched => return Ok(Ok(Followed::Switched(stream, Some(claim)))),
+                    ended => {
+                        if let Ended::Whole { keep_backend: true, .. } = ended {
+                            self.keep(&backend, stream, exchange.kept_for());
+                        }
+                        return Ok(self.after(exchange, ended, notes).await);
+                    }
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// Forwards a request over a connection that somebody else has made.
+    pub(super) async fn forward_over(
+        &mut self,
+        exchange: &mut Exchange,
+        mut stream: Stream,
+        changes: &Changes,
+        notes: &mut Notes,
+    ) -> Result<Followed, Refusal> {
+        self.prepare(exchange, changes)?;
+        notes.tries += 1;
+        match self.exchange(exchange, &mut stream).await {
+            Ended::Switched => Ok(Followed::Switched(stream, None)),
+            ended => self.after(exchange, ended, notes).await,
+        }
+    }
+
+    /// Writes the request as the backend gets it.
+    fn prepare(&self, exchange: &mut Exchange, changes: &Changes) -> Result<(), Refusal> {
+        let forwarding = &self.settings().forwarding;
+        let origin = Origin {
+            peer: self.arrival.client.ip(),
+            trusted: forwarding.trusts(self.arrival.client.ip()),
+            scheme: self.arrival.scheme(),
+            fields: forwarding.send,
+        };
+        exchange.prepare(&origin, changes, &self.settings().limits)
+    }
+
+    async fn exchange(&mut self, exchange: &mut Exchange, backend: &mut Stream) -> Ended {
+        let settings = &self.worker.shared.settings;
+        exchange.run(&mut self.stream, &mut self.ended, backend, &self.ticket, settings).await
+    }
+
+    /// What an exchange leaves of the client's connection.
+    async fn after(&mut self, exchange: &mut Exchange, ended: Ended, notes: &mut Notes) -> Result<Followed, Refusal> {
+        Ok(Followed::By(match ended {
+            Ended::Refused(refusal) => return Err(refusal),
+            Ended::Stale => return Err(exchange.refusal_of_stale()),
+            Ended::Untouched | Ended::Switched => return Err(Refusal::BackendClosed),
+            Ended::Cut { why, reset } => {
+                notes.cut(why);
+                if reset {
+                    self.stream.reset_on_close();
+                }
+                Next::Close
+            }
+            Ended::Whole { keep_client: true, .. } if self.skip_body(exchange).await => Next::Keep,
+            // A close behind which something is unread is a reset, which may overtake the response.
+            Ended::Whole { keep_client: false, .. }
+                if !exchange.head.keep_alive && exchange.is_received() && self.stream.is_quiet() =>
+            {
+                self.part().await;
+                Next::Close
+            }
+            // The client did not expect the end, or still sends.
+            Ended::Whole { .. } => Next::Linger,
+        }))
+    }
+
+    /// A connection to this backend that waits for a request. With `surely` the kernel is asked whether it still stands.
+    fn kept(&mut self, backend: &Backend, surely: bool) -> Option<Stream> {
+        if backend.link().http2 {
+            return self.worker.lines.take(backend);
+        }
+        if backend.link().send_proxy.is_none() {
+            return self.worker.idle.take(backend, surely, self.worker.now());
+        }
+        // A client has one such connection: to another backend, this one makes room.
+        let Own { stream, id, since } = *self.own.take()?;
+        let quiet = if surely { stream.is_surely_quiet() } else { stream.is_quiet() };
+        let fit = id == backend.id() && since.elapsed() < self.settings().timeouts.backend_idle && quiet;
+        fit.then_some(stream)
+    }
+
+    fn keep(&mut self, backend: &Arc<Backend>, stream: Stream, kept_for: Option<u32>) {
+        if backend.link().http2 {
+            // The stream is over; the connection is kept by all who share it.
+        } else if backend.link().send_proxy.is_none() {
+            self.worker.keep(backend, stream, kept_for);
+        } else if stream.is_quiet() || stream.settles() {
+            self.own = Some(Box::new(Own { stream, id: backend.id(), since: Instant::now() }));
+        }
+    }
+
+    async fn connect(&self, backend: &Arc<Backend>) -> Result<Stream, Refusal> {
+        let ends = backend.link().send_proxy.map(|version| (version, self.arrival.ends(&self.stream)));
+        // Boxed, since it is rare and large, and every request would hold room for it.
+        let connecting = Box::pin(async {
+            match backend.link().http2 {
+                false => connect::connect(backend, ends).await,
+                true => self.worker.lines.connect(backend, connect::connect(backend, ends)).await,
+            }
+        });
+        match self.ticket.within(self.settings().timeouts.connect, connecting).await {
+            Ok(connected) => connected,
+            Err(Elapsed) => Err(Refusal::ConnectTimeout),
+        }
+    }
+}
+
+/// What the end of an exchange says of the backend.
+enum Verdict {
+    Served,
+    Failed(&'static str),
+    /// It was the client's fault, or nobody's.
+    Neither,
+}
+
+fn verdict(ended: &Ended, reused: bool) -> Verdict {
+    match ended {
+        Ended::Whole { .. } | Ended::Switched => Verdict::Served,
+        Ended::Stale if !reused => Verdict::Failed(Refusal::BackendClosed.row().code),
+        Ended::Cut { why: Cut::Backend, .. } => Verdict::Failed(Cut::Backend.code()),
+        Ended::Refused(refusal) if refusal.row().fault == Fault::Backend => Verdict::Failed(refusal.row().code),
+        _ => Verdict::Neither,
+    }
+}
