@@ -217,8 +217,7 @@ fn same_action(old: &Action, new: &Action) -> bool {
 }
 
 fn same_site(old: &Site, new: &Site) -> bool {
-    old.balance() == new.balance()
-        && old.wait() == new.wait()
+    old.rules() == new.rules()
         && old.instances().len() == new.instances().len()
         && old.instances().iter().zip(new.instances()).all(|(old, new)| {
             old.backend.address() == new.backend.address()
@@ -254,7 +253,7 @@ fn describe_site(site: &Site) -> String {
         Balance::RandomTwo => " by random-two".to_owned(),
         Balance::Hash(by) => format!(" by hash of {by}"),
     };
-    let wait = match site.wait() {
+    let wait = match site.rules().wait {
         Duration::ZERO => String::new(),
         wait => format!(", waits {}", humantime::format_duration(wait)),
     };

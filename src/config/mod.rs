@@ -25,6 +25,7 @@ mod quantity;
 pub mod report;
 mod reuse;
 pub mod routes;
+mod rules;
 mod settle;
 mod text;
 pub mod watch;

@@ -3,16 +3,14 @@
 //! So a save touches no count, no idle connection and no turn of what it doesn't change.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use hashbrown::HashMap;
 
 use crate::table::backend::{Address, Backend};
-use crate::table::balance::Balance;
 use crate::table::health::{Check, Health};
 use crate::table::link::Link;
 use crate::table::pattern::Pattern;
-use crate::table::site::{Instance, Site};
+use crate::table::site::{Instance, Rules, Site};
 use crate::table::{Action, Table};
 
 /// The backends and sites that are known while a table is built.
@@ -65,18 +63,11 @@ impl<'p> Known<'p> {
     }
 
     /// The site of a route: the running one where nothing of it has changed.
-    pub(super) fn site(
-        &self,
-        pattern: &Pattern,
-        instances: Vec<Instance>,
-        balance: Balance,
-        wait: Duration,
-    ) -> Arc<Site> {
+    pub(super) fn site(&self, pattern: &Pattern, instances: Vec<Instance>, rules: Rules) -> Arc<Site> {
         match self.sites.get(pattern) {
-            Some(site) if *site.balance() == balance && site.wait() == wait && same(site.instances(), &instances) => {
-                Arc::clone(site)
-            }
-            _ => Arc::new(Site::new(instances, balance).waiting(wait)),
+            Some(site) if *site.rules() == rules && same(site.instances(), &instances) => Arc::clone(site),
+            Some(site) => Arc::new(Site::new(instances, rules).instead_of(site)),
+            None => Arc::new(Site::new(instances, rules)),
         }
     }
 }

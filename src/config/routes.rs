@@ -7,15 +7,13 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::table::backend::Backend;
-use crate::table::balance::{Balance, By};
 use crate::table::health::{Check, Health};
 use crate::table::https::{Https, Plain};
 use crate::table::link::Link;
 use crate::table::pattern::{HostPattern, Pattern};
-use crate::table::site::{HEAVIEST, Instance, MOST_INSTANCES, Site};
+use crate::table::site::{HEAVIEST, Instance, MOST_INSTANCES, Rules, Site};
 use crate::table::target::{self, Written};
 use crate::table::{Action, Route, Table};
 
@@ -25,7 +23,7 @@ use super::node::{Entry, Node, Value};
 use super::report::{Problem, Report};
 use super::reuse::Known;
 use super::text::Text;
-use super::{answer, balance, dotted, from_json, from_toml, health, https, names, quantity};
+use super::{answer, dotted, from_json, from_toml, health, https, names, rules};
 
 /// Reads and resolves the routes file; gives its bytes too, for the watch to know what is applied.
 ///
@@ -87,9 +85,8 @@ struct Said<'a> {
     to: Option<&'a Entry<'a>>,
     passthrough: Option<&'a Entry<'a>>,
     also: Option<&'a Entry<'a>>,
-    balance: Option<&'a Entry<'a>>,
+    rules: rules::Said<'a>,
     health: Option<&'a Entry<'a>>,
-    wait: Option<&'a Entry<'a>>,
     link: link::Said<'a>,
     redirect: Option<&'a Entry<'a>>,
     respond: Option<&'a Entry<'a>>,
@@ -133,7 +130,7 @@ impl<'a> Resolver<'a> {
             _ => {
                 patterns.extend(own.clone());
                 let instances = self.instances(&entry.node, &link::Said::default(), None);
-                self.site(&Said::default(), own.as_ref(), instances, Balance::default())
+                self.site(&Said::default(), own.as_ref(), instances)
             }
         };
         if let Some(Action::PassThrough(_)) = action {
@@ -155,7 +152,7 @@ impl<'a> Resolver<'a> {
 
     /// Stands for an action that is wrong, so that its keys still take part in the search for double ones.
     fn stand_in(&self) -> Option<Action> {
-        (!self.problems.is_empty()).then(|| Action::Forward(Arc::new(Site::new(Vec::new(), Balance::default()))))
+        (!self.problems.is_empty()).then(|| Action::Forward(Arc::new(Site::new(Vec::new(), Rules::default()))))
     }
 
     fn said(&mut self, entries: &'a [Entry<'a>]) -> Said<'a> {
@@ -179,13 +176,11 @@ impl<'a> Resolver<'a> {
             "passthrough" => said.passthrough = Some(entry),
             "to" => said.to = Some(entry),
             "also" => said.also = Some(entry),
-            "balance" => said.balance = Some(entry),
             "health" => said.health = Some(entry),
-            "wait" => said.wait = Some(entry),
             "redirect" => said.redirect = Some(entry),
             "respond" => said.respond = Some(entry),
             _ => {
-                said.link.note(key, entry);
+                let _ = said.rules.note(key, entry) || said.link.note(key, entry);
             }
         });
         self.problems.append(&mut problems);
@@ -248,13 +243,8 @@ impl<'a> Resolver<'a> {
                     .help("a route has exactly one of `to`, `passthrough`, `redirect` and `respond`"),
             );
         }
-        let balance =
-            said.balance.map_or_else(Balance::default, |entry| balance::read(&entry.node, &mut self.problems));
-        for of_targets in [said.balance, said.health, said.wait, said.link.any()]
-            .into_iter()
-            .flatten()
-            .filter(|_| said.to.or(said.passthrough).is_none())
-        {
+        let mut of_targets = said.rules.all().chain(said.health).chain(said.link.any());
+        while let (None, Some(of_targets)) = (said.to.or(said.passthrough), of_targets.next()) {
             let what = format!("`{}` is for routes with `to`", of_targets.key);
             self.problems.push(Problem::at(&of_targets.key_span, what));
         }
@@ -267,8 +257,8 @@ impl<'a> Resolver<'a> {
         let check = said.health.and_then(|entry| Some((health::read(&entry.node, &mut self.problems)?, &entry.node)));
         let instances = self.instances(&first.node, &said.link, check.as_ref());
         match said.to {
-            Some(_) => self.site(said, own, instances, balance),
-            None => self.pass_through(first, said, own, instances, balance),
+            Some(_) => self.site(said, own, instances),
+            None => self.pass_through(first, said, own, instances),
         }
     }
 
@@ -279,17 +269,9 @@ impl<'a> Resolver<'a> {
         said: &Said<'a>,
         own: Option<&Pattern>,
         instances: Option<Vec<Instance>>,
-        balance: Balance,
     ) -> Option<Action> {
-        if let (Balance::Hash(by @ (By::Header(_) | By::Cookie(_))), Some(entry)) = (&balance, said.balance) {
-            let problem = Problem::at(&entry.node.span, format!("nobody sees {by} of what is passed through"));
-            self.problems.push(problem.help("hash = \"client\""));
-        }
-        if let Some(entry) = said.wait {
-            let problem = Problem::at(&entry.key_span, "connections that are passed through don't wait");
-            self.problems.push(problem.help("take it out"));
-        }
-        let site = self.known.site(own?, instances?, balance, Duration::ZERO);
+        let rules = said.rules.of_connections(&mut self.problems);
+        let site = self.known.site(own?, instances?, rules);
         let speaks = |link: &Link| link.tls.is_some() || link.http2;
         if site.instances().iter().any(|instance| speaks(instance.backend.link())) {
             let problem =
@@ -340,15 +322,9 @@ impl<'a> Resolver<'a> {
         self.problems.append(&mut problems);
     }
 
-    fn site(
-        &mut self,
-        said: &Said<'a>,
-        own: Option<&Pattern>,
-        instances: Option<Vec<Instance>>,
-        balance: Balance,
-    ) -> Option<Action> {
-        let wait = said.wait.and_then(|entry| noted(quantity::duration(&entry.node), &mut self.problems));
-        Some(Action::Forward(self.known.site(own?, instances?, balance, wait.unwrap_or_default())))
+    fn site(&mut self, said: &Said<'a>, own: Option<&Pattern>, instances: Option<Vec<Instance>>) -> Option<Action> {
+        let rules = said.rules.of_requests(&mut self.problems);
+        Some(Action::Forward(self.known.site(own?, instances?, rules)))
     }
 
     /// The instances of a target or of an array of them, with what the route says of all; `None` when one is wrong.
@@ -390,7 +366,7 @@ impl<'a> Resolver<'a> {
         let Value::Table(entries) = &node.value else {
             let backend = self.backend(node, &link::Said::default(), route)?;
             let health = check.and_then(|check| self.health(&backend, check));
-            return Some(Instance { backend, weight: 1, backup: false, health });
+            return Some(Instance { health, ..Instance::new(backend) });
         };
         let (mut to, mut weight, mut backup, mut own) = (None, 1, false, link::Said::default());
         let mut own_check = None;
@@ -418,7 +394,7 @@ impl<'a> Resolver<'a> {
         };
         let backend = self.backend(to, &own, route)?;
         let health = own_check.as_ref().or(check).and_then(|check| self.health(&backend, check));
-        Some(Instance { backend, weight, backup, health })
+        Some(Instance { weight, backup, health, ..Instance::new(backend) })
     }
 
     fn health(&mut self, backend: &Backend, (check, node): &(Check, &'a Node<'a>)) -> Option<Arc<Health>> {

@@ -9,6 +9,7 @@
 pub mod backend;
 pub mod balance;
 pub mod certs;
+pub mod duty;
 pub mod health;
 pub mod https;
 pub mod link;

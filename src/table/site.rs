@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::backend::Backend;
 use super::balance::{self, Balance};
+use super::duty::{Duty, Lasting, Waiting};
 use super::health::Health;
 
 /// The most that one instance may weigh against another.
@@ -26,11 +27,17 @@ pub struct Site {
     hashes: Vec<u64>,
     regular: Group,
     backup: Group,
-    balance: Balance,
+    rules: Rules,
+    lasting: Arc<Lasting>,
+}
+
+/// How a site goes about its requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// How the instance is chosen.
+    pub balance: Balance,
     /// How long a request waits while no instance can be reached; zero for not at all.
-    wait: Duration,
-    /// How many do.
-    waiting: AtomicUsize,
+    pub wait: Duration,
 }
 
 /// One instance of a site.
@@ -44,6 +51,8 @@ pub struct Instance {
     pub backup: bool,
     /// Whether it is up, where it is checked.
     pub health: Option<Arc<Health>>,
+    /// What an operator has asked of it.
+    pub duty: Arc<Duty>,
 }
 
 /// Which instances a request has already tried.
@@ -52,7 +61,7 @@ pub struct Tried(u64);
 
 impl Site {
     /// A site of these instances: 1 to [`MOST_INSTANCES`], weights 1 to [`HEAVIEST`]; what is over is cut off.
-    pub fn new(mut instances: Vec<Instance>, balance: Balance) -> Self {
+    pub fn new(mut instances: Vec<Instance>, rules: Rules) -> Self {
         instances.truncate(MOST_INSTANCES);
         for instance in &mut instances {
             instance.weight = instance.weight.clamp(1, HEAVIEST);
@@ -61,35 +70,35 @@ impl Site {
         let hashes = instances.iter().map(|i| balance::hash(i.backend.to_string().as_bytes())).collect();
         let regular = Group::of(&instances, |instance| !instance.backup);
         let backup = Group::of(&instances, |instance| instance.backup);
-        Self {
-            instances,
-            round,
-            next: AtomicUsize::new(0),
-            hashes,
-            regular,
-            backup,
-            balance,
-            wait: Duration::ZERO,
-            waiting: AtomicUsize::new(0),
-        }
+        Self { instances, round, next: AtomicUsize::new(0), hashes, regular, backup, rules, lasting: Arc::default() }
     }
 
-    /// Has requests wait for so long while no instance can be reached.
+    /// The same site as before, with other instances or rules.
     #[must_use]
-    pub fn waiting(mut self, longest: Duration) -> Self {
-        self.wait = longest;
+    pub fn instead_of(mut self, before: &Self) -> Self {
+        self.lasting = Arc::clone(&before.lasting);
+        for instance in &mut self.instances {
+            let same = before.instances.iter().find(|other| Arc::ptr_eq(&other.backend, &instance.backend));
+            if let Some(same) = same {
+                instance.duty = Arc::clone(&same.duty);
+            }
+        }
         self
     }
 
-    /// How long a request waits while no instance can be reached; zero for not at all.
-    pub fn wait(&self) -> Duration {
-        self.wait
+    /// How it goes about its requests.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// What of it outlives a save.
+    pub fn lasting(&self) -> &Lasting {
+        &self.lasting
     }
 
     /// A place among those who wait; `None` when that many do already.
     pub(crate) fn queue(&self, most: usize) -> Option<Waiting<'_>> {
-        let place = Waiting(self);
-        (self.waiting.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
+        self.lasting.queue(most)
     }
 
     /// Its instances, in the order of the file.
@@ -99,7 +108,7 @@ impl Site {
 
     /// How it chooses.
     pub fn balance(&self) -> &Balance {
-        &self.balance
+        &self.rules.balance
     }
 
     /// The next instance for a request, marked as tried; `None` when every one has been. Those that have been put aside by
@@ -107,7 +116,7 @@ impl Site {
     /// of the request.
     pub(crate) fn pick(&self, tried: &mut Tried, key: u64, now: u64) -> Option<&Instance> {
         let index = match self.instances.len() {
-            1 if tried.0 == 0 => 0,
+            1 if tried.0 == 0 && !self.instances[0].duty.is_drained() => 0,
             _ => self.choose(*tried, key, now)?,
         };
         tried.0 |= 1 << index;
@@ -116,10 +125,10 @@ impl Site {
 
     fn choose(&self, tried: Tried, key: u64, now: u64) -> Option<usize> {
         let up = Group::of(&self.instances, |instance| instance.is_up(now));
-        let left = Group(!tried.0);
+        let left = Group::of(&self.instances, |instance| !instance.duty.is_drained()).and(Group(!tried.0));
         let (regular, backup) = (self.regular.and(left), self.backup.and(left));
         for group in [regular.and(up), backup.and(up), regular, backup] {
-            let chosen = match self.balance {
+            let chosen = match self.rules.balance {
                 _ if group.is_empty() => continue,
                 // Those who stand by have no turns.
                 _ if self.regular.and(group).is_empty() => group.iter().next(),
@@ -142,7 +151,7 @@ impl Site {
             return self.instances.first();
         }
         let turn = self.next.load(Ordering::Relaxed) % self.round.len();
-        match self.balance {
+        match self.rules.balance {
             Balance::RoundRobin => self.instances.get(usize::from(self.round[turn])),
             Balance::LeastConnections => self.instances.get(self.least_busy(self.regular, turn)?),
             Balance::RandomTwo | Balance::Hash(_) => None,
@@ -202,16 +211,6 @@ impl Site {
     }
 }
 
-/// A request that waits for an instance; leaves the queue when dropped.
-#[derive(Debug)]
-pub(crate) struct Waiting<'a>(&'a Site);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Some of a site's instances, a bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Group(u64);
@@ -243,6 +242,11 @@ impl Group {
 }
 
 impl Instance {
+    /// An instance that nothing is said of.
+    pub fn new(backend: Arc<Backend>) -> Self {
+        Self { backend, weight: 1, backup: false, health: None, duty: Arc::default() }
+    }
+
     fn is_up(&self, now: u64) -> bool {
         self.health.as_ref().is_none_or(|health| health.is_up()) && !self.backend.standing().is_aside(now)
     }
@@ -293,13 +297,12 @@ mod tests {
             .iter()
             .zip(8001..)
             .map(|(&(weight, backup), port)| Instance {
-                backend: Backend::new(Address::Port(port)),
                 weight,
                 backup,
-                health: None,
+                ..Instance::new(Backend::new(Address::Port(port)))
             })
             .collect();
-        Site::new(instances, balance)
+        Site::new(instances, Rules { balance, ..Rules::default() })
     }
 
     fn ports(site: &Site, turns: usize) -> Vec<u16> {
@@ -333,6 +336,22 @@ mod tests {
         }
         assert_eq!(order, [false, false, true]);
         assert_eq!(tried.count(), 3);
+    }
+
+    #[test]
+    fn a_drained_instance_gets_nothing_even_where_nobody_else_is_there() {
+        let two = site(&[(1, false), (1, false)], Balance::RoundRobin);
+        assert!(!two.instances()[0].duty.drain(true));
+        assert_eq!(ports(&two, 3), [2, 2, 2]);
+        // A save that changes the site leaves it so.
+        let instances = two.instances().iter().cloned().map(|i| Instance { duty: Arc::default(), ..i }).collect();
+        let saved = Site::new(instances, Rules::default()).instead_of(&two);
+        assert_eq!(ports(&saved, 3), [2, 2, 2]);
+        assert!(saved.instances()[0].duty.drain(false));
+        assert_eq!(ports(&saved, 2), [1, 2]);
+        let one = site(&[(1, false)], Balance::RoundRobin);
+        one.instances()[0].duty.drain(true);
+        assert!(one.pick(&mut Tried::default(), 0, 0).is_none());
     }
 
     #[test]

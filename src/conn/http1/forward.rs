@@ -64,7 +64,7 @@ impl Connection {
             Err(last) => last,
         };
         match choice {
-            Choice::Site(site, ..) if !site.wait().is_zero() => {
+            Choice::Site(site, ..) if !site.rules().wait.is_zero() => {
                 // Boxed, since it is rare.
                 Box::pin(self.wait_for(site, exchange, choice, notes)).await
             }
@@ -82,7 +82,7 @@ impl Connection {
     ) -> Result<Followed, Refusal> {
         let _place = site.queue(self.settings().limits.waiting).ok_or(Refusal::QueueFull)?;
         let begun = Instant::now();
-        while begun.elapsed() < site.wait() {
+        while begun.elapsed() < site.rules().wait {
             let gone = Box::pin(exchange.client_goes(&mut self.stream, &mut self.ended));
             if self.ticket.within(MOMENT, gone).await.is_ok() {
                 notes.cut(Cut::ClientGone);

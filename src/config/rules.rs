@@ -1,0 +1,60 @@
+//! What a route says about how its site goes about requests, whichever instance they go to.
+
+use std::time::Duration;
+
+use crate::table::balance::{Balance, By};
+use crate::table::site::Rules;
+
+use super::keys::noted;
+use super::node::Entry;
+use super::report::Problem;
+use super::{balance, quantity};
+
+/// What is said.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Said<'a> {
+    balance: Option<&'a Entry<'a>>,
+    wait: Option<&'a Entry<'a>>,
+}
+
+impl<'a> Said<'a> {
+    /// Notes a key; `false` when it is about something else.
+    pub(super) fn note(&mut self, key: &str, entry: &'a Entry<'a>) -> bool {
+        let place = match key {
+            "balance" => &mut self.balance,
+            "wait" => &mut self.wait,
+            _ => return false,
+        };
+        *place = Some(entry);
+        true
+    }
+
+    /// All that is said.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'a Entry<'a>> {
+        [self.balance, self.wait].into_iter().flatten()
+    }
+
+    /// The rules of a site whose requests are seen.
+    pub(super) fn of_requests(&self, problems: &mut Vec<Problem>) -> Rules {
+        let wait = self.wait.and_then(|entry| noted(quantity::duration(&entry.node), problems));
+        Rules { balance: self.balance(problems), wait: wait.unwrap_or_default() }
+    }
+
+    /// The rules of a site whose connections are passed through.
+    pub(super) fn of_connections(&self, problems: &mut Vec<Problem>) -> Rules {
+        let balance = self.balance(problems);
+        if let (Balance::Hash(by @ (By::Header(_) | By::Cookie(_))), Some(entry)) = (&balance, self.balance) {
+            let problem = Problem::at(&entry.node.span, format!("nobody sees {by} of what is passed through"));
+            problems.push(problem.help("hash = \"client\""));
+        }
+        if let Some(entry) = self.wait {
+            let problem = Problem::at(&entry.key_span, "connections that are passed through don't wait");
+            problems.push(problem.help("take it out"));
+        }
+        Rules { balance, wait: Duration::ZERO }
+    }
+
+    fn balance(&self, problems: &mut Vec<Problem>) -> Balance {
+        self.balance.map_or_else(Balance::default, |entry| balance::read(&entry.node, problems))
+    }
+}

@@ -1,0 +1,50 @@
+//! What of a site, and of each of its instances, outlives a save: what an operator has asked of them while they run.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Of one instance of one site.
+#[derive(Debug, Default)]
+pub struct Duty {
+    drained: AtomicBool,
+}
+
+impl Duty {
+    /// Whether it gets no requests, whoever else is there.
+    pub fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed)
+    }
+
+    /// From now on it gets no requests, or gets some again; those that are with it go on. Gives what was before.
+    pub fn drain(&self, yes: bool) -> bool {
+        self.drained.swap(yes, Ordering::Relaxed)
+    }
+}
+
+/// Of one site.
+#[derive(Debug, Default)]
+pub struct Lasting {
+    waiting: AtomicUsize,
+}
+
+impl Lasting {
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// A place among those who wait; `None` when that many do already.
+    pub(crate) fn queue(&self, most: usize) -> Option<Waiting<'_>> {
+        let place = Waiting(self);
+        (self.waiting.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
+    }
+}
+
+/// A request that waits; leaves the queue when dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a>(&'a Lasting);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
