@@ -1,0 +1,152 @@
+//! Which of a site's instances a request gets.
+
+use std::sync::atomic::Ordering;
+
+use super::{Instance, MOST_INSTANCES, Site, Tried};
+use crate::table::balance::{self, Balance};
+
+impl Site {
+    pub(super) fn choose(&self, tried: Tried, key: u64, now: u64) -> Option<usize> {
+        let up = Group::of(&self.instances, |instance| instance.is_up(now));
+        let left = Group::of(&self.instances, |instance| !instance.duty.is_drained()).and(Group(!tried.0));
+        let (regular, backup) = (self.regular.and(left), self.backup.and(left));
+        for group in [regular.and(up), backup.and(up), regular, backup] {
+            let chosen = match self.rules.balance {
+                _ if group.is_empty() => continue,
+                // Those who stand by have no turns.
+                _ if self.regular.and(group).is_empty() => group.iter().next(),
+                Balance::RoundRobin => self.in_turn(group, tried.0 == 0),
+                Balance::LeastConnections => self.least_busy(group, self.take_turn()?),
+                Balance::RandomTwo => self.of_two(group),
+                Balance::Hash(_) => self.nearest(group, key),
+            };
+            if chosen.is_some() {
+                return chosen;
+            }
+        }
+        None
+    }
+
+    /// The instance that the next request would get, without taking the turn; `None` where that depends on the request, or
+    /// on chance.
+    pub fn peek(&self) -> Option<&Instance> {
+        if self.round.is_empty() || self.instances.len() == 1 {
+            return self.instances.first();
+        }
+        let turn = self.next.load(Ordering::Relaxed) % self.round.len();
+        match self.rules.balance {
+            Balance::RoundRobin => self.instances.get(usize::from(self.round[turn])),
+            Balance::LeastConnections => self.instances.get(self.least_busy(self.regular, turn)?),
+            Balance::RandomTwo | Balance::Hash(_) => None,
+        }
+    }
+
+    /// Whose turn it is. A request that tries again takes nobody's turn: it goes to who comes next. Turns of those who are
+    /// not in the group are passed over, lest who comes behind them gets theirs.
+    fn in_turn(&self, group: Group, first: bool) -> Option<usize> {
+        let mut turn = self.take_turn()?;
+        for _ in 0..self.round.len() {
+            let index = usize::from(self.round[turn]);
+            if group.has(index) {
+                return Some(index);
+            }
+            turn = if first { self.take_turn()? } else { (turn + 1) % self.round.len() };
+        }
+        None
+    }
+
+    /// The first of the least busy, beginning with whose turn it is.
+    fn least_busy(&self, group: Group, turn: usize) -> Option<usize> {
+        let (first, count) = (usize::from(self.round[turn]), self.instances.len());
+        (0..count).map(|step| (first + step) % count).filter(|&i| group.has(i)).min_by_key(|&i| self.load(i))
+    }
+
+    fn of_two(&self, group: Group) -> Option<usize> {
+        let one = self.at_random(group)?;
+        let other = self.at_random(group.without(one)).unwrap_or(one);
+        if self.load(other) < self.load(one) { Some(other) } else { Some(one) }
+    }
+
+    fn at_random(&self, group: Group) -> Option<usize> {
+        let weight = |index: usize| u32::from(self.instances[index].weight);
+        let total: u32 = group.iter().map(weight).sum();
+        let mut left = fastrand::u32(..total.max(1));
+        group.iter().find(|&index| {
+            let (rest, over) = left.overflowing_sub(weight(index));
+            left = rest;
+            over
+        })
+    }
+
+    fn nearest(&self, group: Group, key: u64) -> Option<usize> {
+        let distance = |index: usize| balance::distance(key, self.hashes[index], self.instances[index].weight);
+        group.iter().min_by(|&one, &other| distance(one).total_cmp(&distance(other)))
+    }
+
+    /// Scaled so that the integer division by the weight keeps small differences.
+    fn load(&self, index: usize) -> usize {
+        let instance = &self.instances[index];
+        instance.backend.in_flight() * 1024 / usize::from(instance.weight)
+    }
+
+    fn take_turn(&self) -> Option<usize> {
+        self.next.fetch_add(1, Ordering::Relaxed).checked_rem(self.round.len())
+    }
+}
+
+/// Some of a site's instances, a bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Group(u64);
+
+impl Group {
+    pub(super) fn of(instances: &[Instance], belongs: impl Fn(&Instance) -> bool) -> Self {
+        Self(instances.iter().enumerate().fold(0, |bits, (index, i)| bits | u64::from(belongs(i)) << index))
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    fn without(self, index: usize) -> Self {
+        Self(self.0 & !(1 << index))
+    }
+
+    fn has(self, index: usize) -> bool {
+        self.0 >> index & 1 == 1
+    }
+
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MOST_INSTANCES).filter(move |&index| self.has(index))
+    }
+}
+
+/// One round: each instance as often as it weighs, as evenly spread as it can be (smooth weighted round robin:
+/// each turn goes to whoever is furthest behind its share).
+pub(super) fn round_of(instances: &[Instance]) -> Vec<u8> {
+    let weights: Vec<i64> = instances.iter().map(|i| if i.backup { 0 } else { i64::from(i.weight) }).collect();
+    let divisor = weights.iter().copied().fold(0, gcd).max(1);
+    let weights: Vec<i64> = weights.iter().map(|w| w / divisor).collect();
+    let total: i64 = weights.iter().sum();
+    let mut behind = vec![0_i64; weights.len()];
+    let mut round = Vec::new();
+    for _ in 0..total {
+        for (b, w) in behind.iter_mut().zip(&weights) {
+            *b += w;
+        }
+        // The first of the largest, so that equals keep the file's order.
+        let Some((index, _)) = behind.iter().enumerate().rev().max_by_key(|&(_, b)| *b) else {
+            break;
+        };
+        behind[index] -= total;
+        round.extend(u8::try_from(index));
+    }
+    round
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -1,0 +1,198 @@
+use super::*;
+use crate::table::backend::Address;
+use crate::table::balance::By;
+
+fn site(weights: &[(u16, bool)], balance: Balance) -> Site {
+    let instances = weights
+        .iter()
+        .zip(8001..)
+        .map(|(&(weight, backup), port)| Instance {
+            weight,
+            backup,
+            ..Instance::new(Backend::new(Address::Port(port)))
+        })
+        .collect();
+    Site::new(instances, Rules { balance, ..Rules::default() })
+}
+
+fn ports(site: &Site, turns: usize) -> Vec<u16> {
+    (0..turns)
+        .map(|_| match site.pick(&mut Tried::default(), 0, 0).unwrap().backend.address() {
+            Address::Port(port) => *port - 8000,
+            _ => unreachable!(),
+        })
+        .collect()
+}
+
+#[test]
+fn equal_instances_take_exact_turns_in_the_files_order() {
+    assert_eq!(ports(&site(&[(1, false); 3], Balance::RoundRobin), 7), [1, 2, 3, 1, 2, 3, 1]);
+    assert_eq!(ports(&site(&[(7, false); 2], Balance::RoundRobin), 4), [1, 2, 1, 2]);
+}
+
+#[test]
+fn weights_are_exact_and_spread() {
+    assert_eq!(ports(&site(&[(5, false), (1, false), (1, false)], Balance::RoundRobin), 7), [1, 1, 2, 1, 3, 1, 1]);
+    assert_eq!(ports(&site(&[(2, false), (1, false)], Balance::RoundRobin), 6), [1, 2, 1, 1, 2, 1]);
+}
+
+#[test]
+fn a_request_tries_each_instance_once_and_backups_last() {
+    let site = site(&[(1, true), (1, false), (3, false)], Balance::RoundRobin);
+    let mut tried = Tried::default();
+    let mut order = Vec::new();
+    while let Some(instance) = site.pick(&mut tried, 0, 0) {
+        order.push(instance.backup);
+    }
+    assert_eq!(order, [false, false, true]);
+    assert_eq!(tried.count(), 3);
+}
+
+#[test]
+fn a_drained_instance_gets_nothing_even_where_nobody_else_is_there() {
+    let two = site(&[(1, false), (1, false)], Balance::RoundRobin);
+    assert!(!two.instances()[0].duty.drain(true));
+    assert_eq!(ports(&two, 3), [2, 2, 2]);
+    // A save that changes the site leaves it so.
+    let instances = two.instances().iter().cloned().map(|i| Instance { duty: Arc::default(), ..i }).collect();
+    let saved = Site::new(instances, Rules::default()).instead_of(&two);
+    assert_eq!(ports(&saved, 3), [2, 2, 2]);
+    assert!(saved.instances()[0].duty.drain(false));
+    assert_eq!(ports(&saved, 2), [1, 2]);
+    let one = site(&[(1, false)], Balance::RoundRobin);
+    one.instances()[0].duty.drain(true);
+    assert!(one.pick(&mut Tried::default(), 0, 0).is_none());
+}
+
+#[test]
+fn a_site_of_backups_only_still_serves() {
+    let site = site(&[(1, true), (1, true)], Balance::RoundRobin);
+    assert!(site.pick(&mut Tried::default(), 0, 0).is_some());
+}
+
+#[test]
+fn least_connections_passes_by_the_busy_one() {
+    let site = site(&[(1, false), (1, false)], Balance::LeastConnections);
+    let busy = site.instances()[0].backend.claim();
+    assert_eq!(ports(&site, 4), [2, 2, 2, 2]);
+    drop(busy);
+    assert_eq!(ports(&site, 4), [1, 2, 1, 2]);
+}
+
+fn chosen(site: &Site, key: u64, tried: &mut Tried) -> u16 {
+    let instance = site.pick(tried, key, 0).unwrap();
+    match instance.backend.address() {
+        Address::Port(port) => *port - 8000,
+        _ => unreachable!(),
+    }
+}
+
+/// How often each instance is chosen, by so many keys.
+fn shares(site: &Site, keys: u64) -> Vec<u64> {
+    let mut shares = vec![0; site.instances().len()];
+    for key in 0..keys {
+        let port = chosen(site, balance::hash(&key.to_le_bytes()), &mut Tried::default());
+        shares[usize::from(port) - 1] += 1;
+    }
+    shares
+}
+
+/// Whether counts are as expected: 16.3 is what chi-square exceeds once in a thousand with three degrees of freedom.
+fn fits(counts: &[u64], weights: &[u64]) -> bool {
+    let (total, parts) = (counts.iter().sum::<u64>() as f64, weights.iter().sum::<u64>() as f64);
+    let expected = weights.iter().map(|&weight| total * weight as f64 / parts);
+    counts.iter().zip(expected).map(|(&count, e)| (count as f64 - e).powi(2) / e).sum::<f64>() < 16.3
+}
+
+#[test]
+fn keys_are_spread_by_weight() {
+    let by = Balance::Hash(By::Client);
+    assert!(fits(&shares(&site(&[(1, false); 4], by.clone()), 20_000), &[1, 1, 1, 1]));
+    assert!(fits(&shares(&site(&[(1, false), (2, false), (5, false)], by.clone()), 20_000), &[1, 2, 5]));
+    assert!(!fits(&shares(&site(&[(1, false); 4], by), 20_000), &[2, 1, 1, 1]), "the test tells them apart");
+}
+
+#[test]
+fn an_instance_that_comes_takes_its_share_and_moves_nobody_else() {
+    let four = site(&[(1, false); 4], Balance::Hash(By::Client));
+    let five = site(&[(1, false); 5], Balance::Hash(By::Client));
+    let mut moved = 0;
+    for key in 0..10_000_u64 {
+        let key = balance::hash(&key.to_le_bytes());
+        let before = chosen(&four, key, &mut Tried::default());
+        let after = chosen(&five, key, &mut Tried::default());
+        assert!(after == before || after == 5, "{before} → {after}");
+        moved += u64::from(after != before);
+    }
+    assert!((1_800..2_200).contains(&moved), "{moved} of 10,000");
+}
+
+#[test]
+fn a_key_whose_instance_fails_goes_to_the_next_nearest_and_to_backups_last() {
+    let site = site(&[(1, false), (1, false), (1, true)], Balance::Hash(By::Client));
+    for key in 0..50 {
+        let mut tried = Tried::default();
+        let order: Vec<u16> = (0..3).map(|_| chosen(&site, key, &mut tried)).collect();
+        assert!(order[0] != order[1] && order[2] == 3, "{order:?}");
+        assert!(site.pick(&mut tried, key, 0).is_none());
+    }
+}
+
+#[test]
+fn of_two_at_random_the_less_busy_one_serves() {
+    let even = site(&[(1, false); 4], Balance::RandomTwo);
+    assert!(fits(&shares(&even, 20_000), &[1, 1, 1, 1]));
+    // Of six pairs of four, three have the busy one, which then never serves.
+    let _busy: Vec<_> = (0..10).map(|_| even.instances()[0].backend.claim()).collect();
+    let shares = shares(&even, 20_000);
+    assert_eq!(shares[0], 0);
+    assert!(fits(&shares[1..], &[1, 1, 1]), "{shares:?}");
+}
+
+#[test]
+fn two_at_random_are_each_tried_once() {
+    let site = site(&[(3, false), (1, false), (2, false), (1, true)], Balance::RandomTwo);
+    for _ in 0..50 {
+        let mut tried = Tried::default();
+        let mut order: Vec<u16> = (0..4).map(|_| chosen(&site, 0, &mut tried)).collect();
+        assert_eq!(order.pop(), Some(4));
+        order.sort_unstable();
+        assert_eq!(order, [1, 2, 3]);
+    }
+}
+
+fn put_aside(site: &Site, index: usize) {
+    for _ in 0..3 {
+        site.instances()[index].backend.standing().failed(1);
+    }
+}
+
+#[test]
+fn turns_stay_exact_when_one_is_aside() {
+    let site = site(&[(1, false); 3], Balance::RoundRobin);
+    put_aside(&site, 1);
+    let ports: Vec<u16> = (0..6)
+        .map(|_| match site.pick(&mut Tried::default(), 0, 2).unwrap().backend.address() {
+            Address::Port(port) => *port - 8000,
+            _ => unreachable!(),
+        })
+        .collect();
+    assert_eq!(ports, [1, 3, 1, 3, 1, 3]);
+}
+
+#[test]
+fn backups_serve_when_no_other_is_up_and_who_is_aside_when_nobody_is() {
+    for balance in [Balance::RoundRobin, Balance::LeastConnections, Balance::RandomTwo, Balance::Hash(By::Client)] {
+        let site = site(&[(1, false), (1, false), (1, true)], balance);
+        put_aside(&site, 0);
+        put_aside(&site, 1);
+        let mut tried = Tried::default();
+        let mut order = Vec::new();
+        while let Some(instance) = site.pick(&mut tried, 0, 2) {
+            order.push(instance.backup);
+        }
+        assert_eq!(order, [true, false, false]);
+        put_aside(&site, 2);
+        assert!(!site.pick(&mut Tried::default(), 0, 2).unwrap().backup);
+    }
+}
