@@ -69,6 +69,8 @@ pub struct Limits {
     /// Bytes of a request body that are read and thrown away when the response came before it, so that the
     /// connection can be kept. Default: 64 KiB.
     pub leftover: u64,
+    /// Bytes of one request, head and body, that are kept while another try may need them (`retries`). Default: 64 KiB.
+    pub replay: usize,
     /// Requests that wait for one site (`wait`). Default: 1024.
     pub waiting: usize,
     /// Client connections at once; 0 for as many as the descriptor limit has room for. Default: 0.
@@ -170,6 +172,7 @@ impl Default for Limits {
             response_head: 64 * 1024,
             chunk_line: 4 * 1024,
             leftover: 64 * 1024,
+            replay: 64 * 1024,
             waiting: 1024,
             connections: 0,
             backend_idle: 256,

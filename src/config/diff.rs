@@ -12,6 +12,7 @@ use crate::table::health::Probe;
 use crate::table::https::{Https, Plain};
 use crate::table::link::ProxyVersion;
 use crate::table::pattern::Pattern;
+use crate::table::retries::Retries;
 use crate::table::secure::Roots;
 use crate::table::site::{Instance, Site};
 use crate::table::{Action, Answer, Route, Table};
@@ -257,7 +258,23 @@ fn describe_site(site: &Site) -> String {
         Duration::ZERO => String::new(),
         wait => format!(", waits {}", humantime::format_duration(wait)),
     };
-    format!("{}{balance}{wait}", targets.join(", "))
+    let retries = site.rules().retries.as_deref().map(describe_retries).unwrap_or_default();
+    format!("{}{balance}{wait}{retries}", targets.join(", "))
+}
+
+/// `, tried 3 times on connect, reset, 503`
+fn describe_retries(retries: &Retries) -> String {
+    let named = [(retries.connect, "connect"), (retries.reset, "reset"), (retries.timeout, "timeout")];
+    let named = named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name.to_owned());
+    let on: Vec<String> = named.chain(retries.statuses.iter().map(ToString::to_string)).collect();
+    let mut text = format!(", tried {} times on {}", retries.tries, on.join(", "));
+    if let Some(methods) = &retries.methods {
+        let _ = write!(text, " for {}", methods.join(", "));
+    }
+    if retries.budget != Retries::default().budget {
+        let _ = write!(text, " within {} %", retries.budget);
+    }
+    text
 }
 
 /// What is said of an instance behind its target.

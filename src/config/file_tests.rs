@@ -56,7 +56,7 @@ fn every_key_arrives_in_its_place() {
          proxy_protocol = true\n[timeouts]\nhandshake = \"12s\"\nhead = \"1s\"\nbody = \"2s\"\nconnect = \"3ms\"\nresponse_head = \"4s\"\nresponse_body = \"5s\"\n\
          send = \"6s\"\nidle = \"7s\"\nbackend_idle = \"8s\"\ntunnel = \"9m\"\nhalf_closed = \"11s\"\ndrain = \"10s\"\n\
          [limits]\nhead = 2000\ntarget = 300\nfields = 9\nbody = \"1MiB\"\nresponse_head = 2001\nchunk_line = 65\n\
-         waiting = 4\nleftover = 0\nconnections = 5\nbackend_idle = 6\n\
+         waiting = 4\nreplay = \"8KiB\"\nleftover = 0\nconnections = 5\nbackend_idle = 6\n\
          [http2]\nstreams = 7\nstream_window = 70000\nconnection_window = \"1MiB\"\nsend_buffer = 16384\nresets = 8\n\
          prior_knowledge = true\n\
          [forwarded]\nsend = \"both\"\ntrust = [\"10.1.2.3/8\", \"::1\"]\n[errors]\nfield = false\n\
@@ -95,6 +95,7 @@ fn every_key_arrives_in_its_place() {
                 response_head: 2001,
                 chunk_line: 65,
                 leftover: 0,
+                replay: 8192,
                 waiting: 4,
                 connections: 5,
                 backend_idle: 6,

@@ -23,6 +23,7 @@ mod names;
 mod node;
 mod quantity;
 pub mod report;
+mod retries;
 mod reuse;
 pub mod routes;
 mod rules;

@@ -485,6 +485,7 @@ const ROUTE: Keys = Keys {
         "balance",
         "health",
         "wait",
+        "retries",
         "send_proxy",
         "http2",
         "ca",
@@ -498,7 +499,7 @@ const ROUTE: Keys = Keys {
         "hsts",
         "tls",
     ],
-    later: &["retries", "max_connections", "headers", "auth"],
+    later: &["max_connections", "headers", "auth"],
 };
 
 /// What a target's table may say.

@@ -1,6 +1,6 @@
 //! What a route says about how its site goes about requests, whichever instance they go to.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use crate::table::balance::{Balance, By};
 use crate::table::site::Rules;
@@ -8,13 +8,14 @@ use crate::table::site::Rules;
 use super::keys::noted;
 use super::node::Entry;
 use super::report::Problem;
-use super::{balance, quantity};
+use super::{balance, quantity, retries};
 
 /// What is said.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Said<'a> {
     balance: Option<&'a Entry<'a>>,
     wait: Option<&'a Entry<'a>>,
+    retries: Option<&'a Entry<'a>>,
 }
 
 impl<'a> Said<'a> {
@@ -23,6 +24,7 @@ impl<'a> Said<'a> {
         let place = match key {
             "balance" => &mut self.balance,
             "wait" => &mut self.wait,
+            "retries" => &mut self.retries,
             _ => return false,
         };
         *place = Some(entry);
@@ -31,13 +33,14 @@ impl<'a> Said<'a> {
 
     /// All that is said.
     pub(super) fn all(&self) -> impl Iterator<Item = &'a Entry<'a>> {
-        [self.balance, self.wait].into_iter().flatten()
+        [self.balance, self.wait, self.retries].into_iter().flatten()
     }
 
     /// The rules of a site whose requests are seen.
     pub(super) fn of_requests(&self, problems: &mut Vec<Problem>) -> Rules {
         let wait = self.wait.and_then(|entry| noted(quantity::duration(&entry.node), problems));
-        Rules { balance: self.balance(problems), wait: wait.unwrap_or_default() }
+        let retries = self.retries.and_then(|entry| retries::read(&entry.node, problems));
+        Rules { balance: self.balance(problems), wait: wait.unwrap_or_default(), retries: retries.map(Arc::new) }
     }
 
     /// The rules of a site whose connections are passed through.
@@ -47,11 +50,13 @@ impl<'a> Said<'a> {
             let problem = Problem::at(&entry.node.span, format!("nobody sees {by} of what is passed through"));
             problems.push(problem.help("hash = \"client\""));
         }
-        if let Some(entry) = self.wait {
-            let problem = Problem::at(&entry.key_span, "connections that are passed through don't wait");
-            problems.push(problem.help("take it out"));
+        for (entry, what) in [
+            (self.wait, "connections that are passed through don't wait"),
+            (self.retries, "nobody sees a request of what is passed through, so none is tried again"),
+        ] {
+            problems.extend(entry.map(|entry| Problem::at(&entry.key_span, what).help("take it out")));
         }
-        Rules { balance, wait: Duration::ZERO }
+        Rules { balance, ..Rules::default() }
     }
 
     fn balance(&self, problems: &mut Vec<Problem>) -> Balance {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::retries::Allowance;
+
 /// Of one instance of one site.
 #[derive(Debug, Default)]
 pub struct Duty {
@@ -24,9 +26,15 @@ impl Duty {
 #[derive(Debug, Default)]
 pub struct Lasting {
     waiting: AtomicUsize,
+    allowance: Allowance,
 }
 
 impl Lasting {
+    /// How many second tries are left.
+    pub(crate) fn allowance(&self) -> &Allowance {
+        &self.allowance
+    }
+
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)

@@ -16,6 +16,7 @@ pub mod link;
 mod paths;
 pub(crate) mod patience;
 pub mod pattern;
+pub mod retries;
 pub mod secure;
 pub mod site;
 pub(crate) mod standing;

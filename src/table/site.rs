@@ -8,6 +8,7 @@ use super::backend::Backend;
 use super::balance::{self, Balance};
 use super::duty::{Duty, Lasting, Waiting};
 use super::health::Health;
+use super::retries::Retries;
 
 use choose::{Group, round_of};
 
@@ -42,6 +43,8 @@ pub struct Rules {
     pub balance: Balance,
     /// How long a request waits while no instance can be reached; zero for not at all.
     pub wait: Duration,
+    /// When a request is tried again that may have reached an instance; `None` for never.
+    pub retries: Option<Arc<Retries>>,
 }
 
 /// One instance of a site.

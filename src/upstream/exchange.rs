@@ -25,6 +25,7 @@ use crate::net::deadline::Ticket;
 use crate::net::haul::Haul;
 use crate::net::stream::Stream;
 use crate::settings::{Limits, Settings, Timeouts};
+use crate::table::retries::Retries;
 
 use up::UpError;
 
@@ -51,6 +52,10 @@ pub(crate) struct Exchange {
     pub(crate) accept: Option<Vec<u8>>,
     /// What the site says to browsers of coming over TLS.
     pub(crate) hsts: Option<Arc<str>>,
+    /// What makes a response one that is not passed on, since another try may bring a better one.
+    pub(crate) declines: Option<Arc<Retries>>,
+    /// How much of the request is kept for another try.
+    replay: usize,
     response: ResponseHead,
     from_backend: Buffer,
     response_body: Body,
@@ -148,6 +153,8 @@ pub(crate) enum Ended {
     Stale,
     /// So it did, and the backend says that it has not begun with the request.
     Untouched,
+    /// Its response is one that another try may do better than; the client has seen nothing of it.
+    Declined,
     /// It failed, and the client has seen nothing of a final response.
     Refused(Refusal),
     /// It failed after that.
@@ -172,6 +179,8 @@ impl Exchange {
             up: Up::Sending,
             accept: None,
             hsts: None,
+            declines: None,
+            replay: 0,
             response: ResponseHead::default(),
             from_backend: Buffer::new(),
             response_body: Body::Done,
@@ -202,6 +211,8 @@ impl Exchange {
         self.body = Body::Done;
         self.accept = None;
         self.hsts = None;
+        self.declines = None;
+        self.replay = 0;
         self.body_taken = 0;
         self.continued = false;
         self.head.length = 0;
@@ -239,6 +250,8 @@ impl Exchange {
         self.made.clear();
         self.made_sent = 0;
         self.down = Down::Head;
+        self.is_answered = false;
+        self.counts.first_byte = None;
         self.alerted = false;
         self.up_haul = None;
         self.down_haul = None;

@@ -86,6 +86,7 @@ fn the_example_configuration_is_right_and_has_every_key() {
         "fields",
         "chunk_line",
         "leftover",
+        "replay",
         "connections",
         "trust",
         "access",

@@ -53,6 +53,9 @@ mod failure;
 /// Instances that keep failing, and who serves in their place.
 mod standing;
 
+/// Requests that are tried again with another instance.
+mod retries;
+
 /// Instances that are asked whether they are up.
 mod health;
 

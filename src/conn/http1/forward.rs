@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::notes::Notes;
 use super::{Connection, Followed, Next};
+use crate::http::head::Head;
 use crate::http::refuse::{Cut, Fault, Refusal};
 use crate::http::rewrite::{Changes, Origin};
 use crate::net::deadline::Elapsed;
 use crate::net::stream::Stream;
 use crate::table::backend::Backend;
+use crate::table::retries::{Allowance, Retries};
 use crate::table::site::{Site, Tried};
 use crate::upstream::connect;
 use crate::upstream::exchange::{Ended, Exchange};
@@ -49,6 +51,64 @@ impl Choice<'_> {
     }
 }
 
+/// How often a request may be tried again, and for what.
+struct Tries<'a> {
+    /// Where its site has something to say about it, and it is one of those that this covers.
+    by: Option<(&'a Arc<Retries>, &'a Allowance)>,
+    /// How many more there may be.
+    left: u32,
+}
+
+/// What became of a request that was given to one instance.
+enum Given {
+    Over(Result<Followed, Refusal>),
+    /// Nothing of it has been sent.
+    Unreachable(Refusal),
+    /// It may have been sent, and may be sent again.
+    Lost,
+}
+
+impl<'a> Tries<'a> {
+    fn of(choice: &Choice<'a>, exchange: &Exchange) -> Self {
+        let Choice::Site(site, ..) = choice else { return Self { by: None, left: 0 } };
+        let Some(retries) = &site.rules().retries else { return Self { by: None, left: 0 } };
+        let allowance = site.lasting().allowance();
+        allowance.earn(retries.budget);
+        let head = Head::new(exchange.from_client.data(), &exchange.head);
+        let by = retries.cover(head.method()).then_some((retries, allowance));
+        Self { by, left: retries.tries - 1 }
+    }
+
+    /// Whether there may be another try although this one may have reached a backend.
+    fn are_left(&self) -> bool {
+        self.left > 0 && self.by.is_some_and(|(_, allowance)| allowance.has())
+    }
+
+    /// Whether this end of a try is one for another.
+    fn forgive(&mut self, ended: &Ended, exchange: &Exchange) -> bool {
+        let Some((retries, allowance)) = self.by.filter(|_| self.are_left()) else { return false };
+        let forgiven = match ended {
+            Ended::Declined => true,
+            Ended::Stale | Ended::Refused(Refusal::BackendClosed) => retries.reset && exchange.may_repeat(),
+            Ended::Refused(Refusal::ResponseTimeout) => retries.timeout && exchange.may_repeat(),
+            _ => false,
+        };
+        if forgiven {
+            self.left -= 1;
+            allowance.take();
+        }
+        forgiven
+    }
+
+    /// Whether there may be another try after connecting has failed. A site that says nothing tries all of its instances.
+    fn forgive_connecting(&mut self) -> bool {
+        let Some((retries, _)) = self.by else { return true };
+        let forgiven = retries.connect && self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        forgiven
+    }
+}
+
 impl Connection {
     /// Forwards a request to a backend, and waits for one where the site says so and none can be reached.
     pub(super) async fn forward(
@@ -58,15 +118,19 @@ impl Connection {
         changes: &Changes,
         notes: &mut Notes,
     ) -> Result<Followed, Refusal> {
+        let mut tries = Tries::of(&choice, exchange);
         self.prepare(exchange, changes)?;
-        let last = match self.reach(exchange, &mut choice, notes).await {
+        if tries.by.is_some() {
+            exchange.keep_for_replay(self.settings().limits.replay);
+        }
+        let last = match self.reach(exchange, &mut choice, &mut tries, notes).await {
             Ok(reached) => return reached,
             Err(last) => last,
         };
         match choice {
             Choice::Site(site, ..) if !site.rules().wait.is_zero() => {
                 // Boxed, since it is rare.
-                Box::pin(self.wait_for(site, exchange, choice, notes)).await
+                Box::pin(self.wait_for(site, exchange, choice, tries, notes)).await
             }
             _ => Err(last),
         }
@@ -78,6 +142,7 @@ impl Connection {
         site: &Site,
         exchange: &mut Exchange,
         mut choice: Choice<'_>,
+        mut tries: Tries<'_>,
         notes: &mut Notes,
     ) -> Result<Followed, Refusal> {
         let _place = site.queue(self.settings().limits.waiting).ok_or(Refusal::QueueFull)?;
@@ -92,66 +157,99 @@ impl Connection {
                 return Err(Refusal::Draining);
             }
             choice.begin_again();
-            if let Ok(reached) = self.reach(exchange, &mut choice, notes).await {
+            if let Ok(reached) = self.reach(exchange, &mut choice, &mut tries, notes).await {
                 return reached;
             }
         }
         Err(Refusal::NoBackend)
     }
 
-    /// Forwards a request to a backend, to the next one where connecting fails. An error of its own: all have been tried,
-    /// and none could be reached.
+    /// Forwards a request to a backend, to the next one where that fails and it may be tried again. An error of its own:
+    /// none could be reached.
     async fn reach(
         &mut self,
         exchange: &mut Exchange,
         choice: &mut Choice<'_>,
+        tries: &mut Tries<'_>,
         notes: &mut Notes,
     ) -> Result<Result<Followed, Refusal>, Refusal> {
         let mut last = Refusal::NoBackend;
-        while let Some(backend) = choice.next(self.worker.now()) {
-            let claim = backend.claim();
-            notes.backend = Some(Arc::clone(&backend));
-            let mut kept = self.kept(&backend, !exchange.head.is_idempotent);
-            let mut begun_again = false;
-            loop {
-                notes.tries += 1;
-                let reused = kept.is_some();
-                let mut stream = match kept.take() {
-                    Some(stream) => stream,
-                    None => match self.connect(&backend).await {
-                        Ok(stream) => stream,
-                        Err(refusal) => {
-                            self.worker.failed(&backend, refusal.row().code);
-                            last = refusal;
-                            break;
-                        }
-                    },
-                };
-                let ended = self.exchange(exchange, &mut stream).await;
-                match verdict(&ended, reused) {
-                    Verdict::Served => self.worker.served(&backend),
-                    Verdict::Failed(why) => self.worker.failed(&backend, why),
-                    Verdict::Neither => {}
+        let mut lost = false;
+        loop {
+            let Some(backend) = choice.next(self.worker.now()) else {
+                // Whoever has lost it may be well again.
+                if !std::mem::take(&mut lost) {
+                    return Err(last);
                 }
-                match ended {
-                    // It had ended before, or at that moment: nobody's fault, and a fresh one will tell.
-                    Ended::Stale if reused && exchange.may_repeat() => exchange.rewind(),
-                    // The backend has said so; once, lest it says so for ever.
-                    Ended::Untouched if !begun_again && exchange.may_begin_again() => {
-                        begun_again = true;
-                        exchange.rewind();
-                    }
-                    Ended::Switched => return Ok(Ok(Followed::Switched(stream, Some(claim)))),
-                    ended => {
-                        if let Ended::Whole { keep_backend: true, .. } = ended {
-                            self.keep(&backend, stream, exchange.kept_for());
-                        }
-                        return Ok(self.after(exchange, ended, notes).await);
+                choice.begin_again();
+                continue;
+            };
+            match self.give(exchange, &backend, tries, notes).await {
+                Given::Over(over) => return Ok(over),
+                Given::Lost => {
+                    exchange.rewind();
+                    lost = true;
+                }
+                Given::Unreachable(refusal) => {
+                    last = refusal;
+                    if !tries.forgive_connecting() {
+                        return Err(last);
                     }
                 }
             }
         }
-        Err(last)
+    }
+
+    /// Gives a request to one backend.
+    async fn give(
+        &mut self,
+        exchange: &mut Exchange,
+        backend: &Arc<Backend>,
+        tries: &mut Tries<'_>,
+        notes: &mut Notes,
+    ) -> Given {
+        let claim = backend.claim();
+        notes.backend = Some(Arc::clone(backend));
+        let mut kept = self.kept(backend, !exchange.head.is_idempotent);
+        let mut begun_again = false;
+        exchange.declines = tries.by.filter(|_| tries.are_left()).map(|(retries, _)| Arc::clone(retries));
+        loop {
+            notes.tries += 1;
+            let reused = kept.is_some();
+            let mut stream = match kept.take() {
+                Some(stream) => stream,
+                None => match self.connect(backend).await {
+                    Ok(stream) => stream,
+                    Err(refusal) => {
+                        self.worker.failed(backend, refusal.row().code);
+                        return Given::Unreachable(refusal);
+                    }
+                },
+            };
+            let ended = self.exchange(exchange, &mut stream).await;
+            match verdict(&ended, reused) {
+                Verdict::Served => self.worker.served(backend),
+                Verdict::Failed(why) => self.worker.failed(backend, why),
+                Verdict::Neither => {}
+            }
+            match ended {
+                // It had ended before, or at that moment: nobody's fault, and a fresh one will tell.
+                Ended::Stale if reused && exchange.may_repeat() => exchange.rewind(),
+                // The backend has said so; once, lest it says so for ever.
+                Ended::Untouched if !begun_again && exchange.may_begin_again() => {
+                    begun_again = true;
+                    exchange.rewind();
+                }
+                Ended::Switched => return Given::Over(Ok(Followed::Switched(stream, Some(claim)))),
+                ended if tries.forgive(&ended, exchange) => return Given::Lost,
+                ended => {
+                    if let Ended::Whole { keep_backend: true, .. } = ended {
+                        self.keep(backend, stream, exchange.kept_for());
+                    }
+                    return Given::Over(self.after(exchange, ended, notes).await);
+                }
+            }
+        }
     }
 
     /// Forwards a request over a connection that somebody else has made.
@@ -192,7 +290,7 @@ impl Connection {
         Ok(Followed::By(match ended {
             Ended::Refused(refusal) => return Err(refusal),
             Ended::Stale => return Err(exchange.refusal_of_stale()),
-            Ended::Untouched | Ended::Switched => return Err(Refusal::BackendClosed),
+            Ended::Untouched | Ended::Switched | Ended::Declined => return Err(Refusal::BackendClosed),
             Ended::Cut { why, reset } => {
                 notes.cut(why);
                 if reset {

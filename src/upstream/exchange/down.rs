@@ -38,6 +38,7 @@ impl Exchange {
                 Down::Head => {
                     if !self.from_backend.is_empty() {
                         match self.read_head(client_ended, draining, limits) {
+                            Ok(Parsed::Whole) if self.is_declined() => return Poll::Ready(Ended::Declined),
                             Ok(Parsed::Whole) => continue,
                             Ok(Parsed::Partial) => {}
                             Err(refusal) => return Poll::Ready(Ended::Refused(refusal)),
@@ -147,6 +148,9 @@ impl Exchange {
             return Ok(parsed);
         }
         self.expects_switch()?;
+        if self.is_declined() {
+            return Ok(parsed);
+        }
         if self.response.is_interim() {
             self.pass_interim();
         } else if self.response.status == 101 {
@@ -155,6 +159,12 @@ impl Exchange {
             self.pass_head(client_ended, draining, limits)?;
         }
         Ok(Parsed::Whole)
+    }
+
+    /// Whether the response whose head has been read is not passed on.
+    fn is_declined(&self) -> bool {
+        let Some(retries) = &self.declines else { return false };
+        self.down == Down::Head && retries.statuses.contains(&self.response.status) && self.may_repeat()
     }
 
     /// 1xx goes through to those who know it (RFC 9110 section 15.2), and the head proper is still to come.

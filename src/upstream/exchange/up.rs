@@ -63,6 +63,26 @@ impl Exchange {
         Ok(())
     }
 
+    /// Keeps so many bytes of the request for another try, while they are sent.
+    pub(crate) fn keep_for_replay(&mut self, most: usize) {
+        self.replay = most;
+    }
+
+    /// What has been taken of the body goes behind what is kept for another try, as long as there is room.
+    fn keep_taken(&mut self) {
+        if self.replayable && self.replay > 0 && self.request.len() + self.body_taken <= self.replay {
+            let taken = std::mem::take(&mut self.body_taken);
+            self.request.extend_from_slice(&self.from_client.data()[..taken]);
+            self.from_client.eat(taken);
+        }
+    }
+
+    /// Whether all that is left of the body has room behind what is kept.
+    fn fits_replay(&self) -> bool {
+        let left = self.body.left().and_then(|left| usize::try_from(left).ok());
+        self.replayable && left.is_some_and(|left| self.request.len().saturating_add(left) <= self.replay)
+    }
+
     /// Whether it may be sent again on another connection, though this one may have brought it to the backend.
     pub(crate) fn may_repeat(&self) -> bool {
         self.replayable && (self.head.is_idempotent || self.request_sent == 0)
@@ -81,6 +101,7 @@ impl Exchange {
         backend: &mut Stream,
     ) -> Poll<Result<(), UpError>> {
         loop {
+            self.keep_taken();
             while self.request_sent < self.request.len() {
                 let rest = &self.request[self.request_sent..];
                 self.request_sent += self.wrote(ready!(backend.poll_write(cx, rest))).map_err(|_| UpError::Backend)?;
@@ -102,7 +123,10 @@ impl Exchange {
                 return Poll::Ready(Ok(()));
             }
             if self.from_client.is_empty() {
-                self.up_haul = Haul::of(self.body.left(), client, backend);
+                self.up_haul = match self.fits_replay() {
+                    true => None,
+                    false => Haul::of(self.body.left(), client, backend),
+                };
                 if self.up_haul.is_some() {
                     self.replayable = false;
                     continue;
