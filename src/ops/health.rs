@@ -7,14 +7,13 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use super::own_thread::OwnThread;
 use crate::bounce::Routes;
 use crate::http::head::Parsed;
 use crate::http::response::ResponseHead;
@@ -47,8 +46,7 @@ use crate::upstream::connect;
 /// ```
 #[derive(Debug)]
 pub struct Checks {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _thread: OwnThread,
 }
 
 impl Checks {
@@ -57,28 +55,7 @@ impl Checks {
     /// # Errors
     /// A thread or a runtime that can't be made.
     pub fn follow(routes: Routes) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("health".into()).spawn(move || {
-            let local = tokio::task::LocalSet::new();
-            local.block_on(&runtime, async {
-                tokio::select! {
-                    () = follow(routes) => {}
-                    _ = stopped => {}
-                }
-            });
-        })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Checks {
-    fn drop(&mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
-            // A thread that has panicked has said so.
-            let _ = thread.join();
-        }
+        Ok(Self { _thread: OwnThread::start("health", move || follow(routes))? })
     }
 }
 

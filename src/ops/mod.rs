@@ -3,3 +3,4 @@
 pub mod access;
 pub mod health;
 pub mod local;
+mod own_thread;
