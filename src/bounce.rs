@@ -7,6 +7,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
@@ -294,16 +295,26 @@ struct Published {
     table: ArcSwap<Table>,
     /// Told of each new one.
     changes: watch::Sender<()>,
+    /// Somebody looks up the names in it.
+    names_are_asked: AtomicBool,
 }
 
 impl Routes {
     /// Publishes a first table.
     pub fn new(table: Table) -> Self {
-        Self(Arc::new(Published { table: ArcSwap::from_pointee(table), changes: watch::Sender::new(()) }))
+        Self(Arc::new(Published {
+            table: ArcSwap::from_pointee(table),
+            changes: watch::Sender::new(()),
+            names_are_asked: AtomicBool::new(false),
+        }))
     }
 
     /// Publishes a table in place of the last one, which is given back: dropping a large one takes a while.
     pub fn publish(&self, table: Table) -> Arc<Table> {
+        // Before a request can come to one of them.
+        if self.0.names_are_asked.load(Ordering::Acquire) {
+            ask_names(&table);
+        }
         let last = self.0.table.swap(Arc::new(table));
         self.0.changes.send_replace(());
         last
@@ -319,9 +330,21 @@ impl Routes {
         self.0.table.load_full()
     }
 
+    /// Somebody looks up the names in this table and in those that follow: who connects to one waits for that.
+    pub(crate) fn names_are_asked(&self) {
+        self.0.names_are_asked.store(true, Ordering::Release);
+        ask_names(&self.current());
+    }
+
     /// For those who want to know when there is another one.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.0.changes.subscribe()
+    }
+}
+
+fn ask_names(table: &Table) {
+    for named in table.named_backends().filter_map(|backend| backend.named()) {
+        named.ask();
     }
 }
 

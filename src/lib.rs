@@ -11,7 +11,7 @@
 //! 3. [`bounce::Decide`] says where it goes. [`bounce::Routes`], the published [`table::Table`], is one who decides; a
 //!    closure is another.
 //! 4. [`table::site::Site`] picks an instance, of those that are up: [`ops::health`] asks them, and what becomes of requests
-//!    says it too; `upstream::idle` has a connection to it, or `upstream::connect` makes one,
+//!    says it too; [`ops::names`] knows where those are now that are given by a name; `upstream::idle` has a connection to it, or `upstream::connect` makes one,
 //!    by `upstream::tls` where the target is `https://`; where HTTP/2 is spoken, `upstream::http2` has one for many
 //!    requests.
 //! 5. `http::rewrite` writes the head as the backend gets it; `upstream::exchange` relays both ways at once, and
@@ -48,7 +48,7 @@
 //! `table` and `http` do no IO and know no clock · `http` knows no tokio · `net` knows no HTTP · `conn` knows neither
 //! `config` nor `ops` · nothing but `main` knows `cli` · toml, notify and annotated errors stay in `config` · rustls stays
 //! in `conn::tls`, `net::stream`, `upstream::tls`, `table::{certs, secure}` and `config::{certs, link}` · rcgen
-//! stays in `ops::local` · hyper stays out of the HTTP/1 path: it serves the demo's backends only · h2 stays in `http2`,
+//! stays in `ops::local` · hickory, which asks the DNS, in `ops::names` · hyper stays out of the HTTP/1 path: it serves the demo's backends only · h2 stays in `http2`,
 //! `conn::http2` and `upstream::http2` · `unsafe` is nowhere.
 //!
 //! # Example

@@ -28,12 +28,12 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// The folder of certificates, as it is written. Default: see [`default_certs_path`](super::default_certs_path).
     pub certs: Option<PathBuf>,
-    /// The state folder, as it is written. Default: see [`default_state_path`](super::state::default_state_path).
-    pub state: Option<PathBuf>,
     /// The name whose certificate is shown to clients that ask for a name which has none, or for none at all.
     pub default_cert: Option<Box<str>>,
     /// What connections ask for while they run.
     pub settings: Settings,
+    /// The DNS servers that know where backends are which are given by a name; empty for the system's. Default: empty.
+    pub dns_servers: Vec<SocketAddr>,
     /// What is said about requests.
     pub log: Log,
 }
@@ -91,6 +91,12 @@ const MOST_WORKERS: i64 = 1024;
 /// The most addresses to listen on.
 const MOST_LISTENERS: usize = 256;
 
+/// The most DNS servers.
+const MOST_DNS_SERVERS: usize = 16;
+
+/// The port of a DNS server that is given without one.
+const DNS_PORT: u16 = 53;
+
 /// The most networks that are trusted.
 const MOST_TRUSTED: usize = 4096;
 
@@ -103,7 +109,6 @@ const TOP: Keys = Keys {
         "routes",
         "workers",
         "certs",
-        "state",
         "default_cert",
         "listen",
         "timeouts",
@@ -111,6 +116,7 @@ const TOP: Keys = Keys {
         "http2",
         "forwarded",
         "errors",
+        "dns",
         "log",
     ],
     later: &["control", "status"],
@@ -165,6 +171,8 @@ const FORWARDED: Keys = Keys { of: "[forwarded]", known: &["send", "trust"], lat
 
 const ERRORS: Keys = Keys { of: "[errors]", known: &["field"], later: &["pages"] };
 
+const DNS: Keys = Keys { of: "[dns]", known: &["servers"], later: &[] };
+
 const LOG: Keys = Keys { of: "[log]", known: &["access", "format"], later: &["level", "error"] };
 
 /// What `forwarded.send` may be.
@@ -208,7 +216,6 @@ impl Config {
                 }
             }
             "certs" => self.certs = noted(path(node, "the path of the folder of certificates"), problems),
-            "state" => self.state = noted(path(node, "the path of the state folder"), problems),
             "default_cert" => self.default_cert = noted(host_name(node), problems),
             "listen" => self.listen = listeners(node, problems),
             "timeouts" => timeouts(&mut self.settings.timeouts, node, problems),
@@ -217,6 +224,9 @@ impl Config {
             "forwarded" => forwarding(&mut self.settings.forwarding, node, problems),
             "errors" => section(&ERRORS, node, problems, |_, entry, problems| {
                 set(&mut self.settings.error_field, entry.node.flag("true or false"), problems);
+            }),
+            "dns" => section(&DNS, node, problems, |_, entry, problems| {
+                self.dns_servers = dns_servers(&entry.node, problems);
             }),
             _ => log(&mut self.log, node, problems),
         }
@@ -430,6 +440,26 @@ fn net(node: &Node<'_>) -> Result<IpNet, Problem> {
         .map_err(|_| Problem::at(&node.span, "not an address or a network").help("such as \"10.0.0.0/8\" or \"::1\""))
 }
 
+fn dns_servers(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
+    let items = node.items();
+    if items.len() > MOST_DNS_SERVERS {
+        problems.push(Problem::at(&node.span, format!("at most {MOST_DNS_SERVERS} servers")));
+        return Vec::new();
+    }
+    items.iter().filter_map(|item| noted(dns_server(item), problems)).collect()
+}
+
+/// An address, with a port or without.
+fn dns_server(node: &Node<'_>) -> Result<SocketAddr, Problem> {
+    let text = node.text("the address of a DNS server")?;
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let alone = bare.parse::<std::net::IpAddr>().map(|ip| SocketAddr::new(ip, DNS_PORT));
+    alone.or_else(|_| text.parse()).map_err(|_| {
+        let problem = Problem::at(&node.span, "not the address of a DNS server");
+        problem.help("such as \"10.0.0.2\", \"127.0.0.1:5353\" or \"[2001:db8::53]:53\"")
+    })
+}
+
 fn log(log: &mut Log, node: &Node<'_>, problems: &mut Vec<Problem>) {
     section(&LOG, node, problems, |key, entry, problems| match key {
         "access" => set(&mut log.access, access(&entry.node), problems),
@@ -487,7 +517,7 @@ fn section_of(key: &str) -> Option<String> {
     if key.contains(['.', '*', '/']) {
         return Some("hosts stand in the routes file, not here".to_owned());
     }
-    let sections = [&TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &LOG];
+    let sections = [&TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &DNS, &LOG];
     let found = sections.iter().find(|section| section.known.contains(&key))?;
     Some(format!("it stands in {}", found.of))
 }

@@ -16,7 +16,7 @@ fn the_example_says_the_defaults_and_names_every_key() {
     assert_eq!(parse(EXAMPLE), Config::default());
     let written: Vec<&str> = EXAMPLE.lines().map(|line| line.trim_start_matches('#').trim()).collect();
     let mut keys = 0;
-    for section in [&TOP, &LISTEN, &TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &LOG] {
+    for section in [&TOP, &LISTEN, &TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &DNS, &LOG] {
         for key in section.known {
             let is_key = |line: &&str| line.starts_with(&format!("{key} = "));
             let is_section = |line: &&str| *line == format!("[{key}]") || *line == format!("[[{key}]]");
@@ -37,7 +37,7 @@ fn what_the_example_has_commented_out_is_right_too() {
     let [plain, tls] = ["[::]:80", "[::]:443"].map(|address| Listen::from(address.parse::<SocketAddr>().unwrap()));
     assert_eq!(config.listen, [plain, Listen { tls: true, ..tls }]);
     assert_eq!((config.certs, config.default_cert), (Some("certs".into()), Some("example.com".into())));
-    assert_eq!((config.routes, config.state), (Some("routes.toml".into()), Some("/var/lib/carom".into())));
+    assert_eq!(config.routes, Some("routes.toml".into()));
     assert_eq!(config.log.format, Some(Format::Pretty));
 }
 
@@ -51,7 +51,7 @@ fn the_example_routes_are_right() {
 #[test]
 fn every_key_arrives_in_its_place() {
     let config = parse(
-        "routes = \"r.toml\"\nworkers = 3\ncerts = \"c\"\nstate = \"s\"\ndefault_cert = \"Bücher.example\"\n\
+        "routes = \"r.toml\"\nworkers = 3\ncerts = \"c\"\ndefault_cert = \"Bücher.example\"\n\
          [[listen]]\naddress = \":8080\"\n[[listen]]\naddress = \"127.0.0.1:81\"\ntls = true\n\
          proxy_protocol = true\n[timeouts]\nhandshake = \"12s\"\nhead = \"1s\"\nbody = \"2s\"\nconnect = \"3ms\"\nresponse_head = \"4s\"\nresponse_body = \"5s\"\n\
          send = \"6s\"\nidle = \"7s\"\nbackend_idle = \"8s\"\ntunnel = \"9m\"\nhalf_closed = \"11s\"\ndrain = \"10s\"\n\
@@ -59,7 +59,7 @@ fn every_key_arrives_in_its_place() {
          waiting = 4\nreplay = \"8KiB\"\nleftover = 0\nconnections = 5\nbackend_idle = 6\n\
          [http2]\nstreams = 7\nstream_window = 70000\nconnection_window = \"1MiB\"\nsend_buffer = 16384\nresets = 8\n\
          prior_knowledge = true\n\
-         [forwarded]\nsend = \"both\"\ntrust = [\"10.1.2.3/8\", \"::1\"]\n[errors]\nfield = false\n\
+         [forwarded]\nsend = \"both\"\ntrust = [\"10.1.2.3/8\", \"::1\"]\n[errors]\nfield = false\n[dns]\nservers = [\"10.0.0.2\", \"127.0.0.1:5353\", \"::1\", \"[::1]\", \"[::1]:54\"]\n\
          [log]\naccess = \"/var/log/carom\"\nformat = \"json\"\n",
     );
     let seconds = Duration::from_secs;
@@ -67,7 +67,6 @@ fn every_key_arrives_in_its_place() {
         routes: Some("r.toml".into()),
         workers: 3,
         certs: Some("c".into()),
-        state: Some("s".into()),
         default_cert: Some("xn--bcher-kva.example".into()),
         listen: vec![
             Listen { address: "[::]:8080".parse().unwrap(), proxy_protocol: false, tls: false },
@@ -115,6 +114,9 @@ fn every_key_arrives_in_its_place() {
             },
             error_field: false,
         },
+        dns_servers: ["10.0.0.2:53", "127.0.0.1:5353", "[::1]:53", "[::1]:53", "[::1]:54"]
+            .map(|address| address.parse().unwrap())
+            .into(),
         log: Log { access: Access::File("/var/log/carom".into()), format: Some(Format::Json) },
     };
     assert_eq!(config, want);
@@ -150,6 +152,8 @@ fn what_is_wrong_says_what_would_be_right() {
         ("[http2]\nstreams = 0", "2:11", "1 to 65536"),
         ("[forwarded]\nsend = \"x-forward\"", "2:8", "did you mean `x-forwarded`?"),
         ("[forwarded]\ntrust = [\"10.0.0.0/99\"]", "2:10", "10.0.0.0/8"),
+        ("[dns]\nservers = [\"dns.example\"]", "2:12", "10.0.0.2"),
+        ("servers = []", "1:1", "it stands in [dns]"),
         ("[log]\nformat = \"combined\"", "2:10", "not yet"),
         ("log = 1", "1:7", "[log]"),
     ] {

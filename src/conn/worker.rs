@@ -322,8 +322,8 @@ impl Worker {
     }
 
     /// Keeps a connection to a backend for the next request.
-    pub(crate) fn keep(&self, backend: &Arc<Backend>, stream: Stream, kept_for: Option<u32>) {
-        self.idle.put(backend, stream, kept_for, self.sweep.now());
+    pub(crate) fn keep(&self, backend: &Arc<Backend>, stream: Stream, generation: u64, kept_for: Option<u32>) {
+        self.idle.put(backend, stream, generation, kept_for, self.sweep.now());
     }
 
     pub(crate) fn exchange(&self) -> Box<Exchange> {

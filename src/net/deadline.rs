@@ -23,6 +23,11 @@ const NEVER: u64 = u64::MAX;
 /// From where milliseconds are counted: the same for all workers, which tell each other times.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
+/// The time, in milliseconds since a moment that all have in common. Reading it is not free: see [`Sweep::now`].
+pub(crate) fn now() -> u64 {
+    u64::try_from(EPOCH.elapsed().as_millis()).unwrap_or(NEVER)
+}
+
 /// The connections of one worker, with what each is due for.
 #[derive(Debug)]
 pub(crate) struct Sweep {
@@ -165,7 +170,7 @@ impl Sweep {
     }
 
     fn keep_time(&self) {
-        self.now.set(u64::try_from(EPOCH.elapsed().as_millis()).unwrap_or(NEVER));
+        self.now.set(now());
     }
 }
 

@@ -150,6 +150,15 @@ impl Stream {
         }
     }
 
+    /// The other end of it, where it has an address and is still there. Asks the kernel.
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().ok(),
+            Self::Tls(stream) => stream.get_ref().0.peer_addr().ok(),
+            Self::Unix(_) | Self::Other(_) => None,
+        }
+    }
+
     /// Makes the close that follows a reset: what the peer has may not look whole.
     pub(crate) fn reset_on_close(&self) {
         let stream = match self {

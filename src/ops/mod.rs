@@ -3,4 +3,5 @@
 pub mod access;
 pub mod health;
 pub mod local;
+pub mod names;
 mod own_thread;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::link::Link;
+use super::named::Named;
 use super::patience::Patience;
 use super::standing::Standing;
 use crate::net::seldom::Seldom;
@@ -18,7 +19,8 @@ pub enum Address {
     Port(u16),
     /// An IP address and a port.
     Socket(SocketAddr),
-    /// A name, resolved when it is connected to, and a port.
+    /// A name, and a port. It is looked up again and again, where somebody does ([`ops::names`](crate::ops::names)), else
+    /// whenever it is connected to.
     Name(Box<str>, u16),
     /// A unix socket's path.
     Unix(PathBuf),
@@ -35,6 +37,8 @@ pub struct Backend {
     requests: AtomicU64,
     /// For [`Address::Port`]: ::1 answered last, so it is tried first.
     prefers_v6: AtomicBool,
+    /// For [`Address::Name`].
+    named: Option<Box<Named>>,
     standing: Standing,
     patience: Patience,
     /// When something was last said about it that requests without end can cause.
@@ -50,6 +54,7 @@ impl Backend {
     /// A backend that nothing is known of.
     pub fn linked(address: Address, link: Link) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let named = matches!(address, Address::Name(..)).then(|| Box::new(Named::new()));
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             address,
@@ -57,6 +62,7 @@ impl Backend {
             in_flight: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
             prefers_v6: AtomicBool::new(false),
+            named,
             standing: Standing::default(),
             patience: Patience::default(),
             trouble: Seldom::new(),
@@ -107,6 +113,21 @@ impl Backend {
 
     pub(crate) fn trouble(&self) -> &Seldom {
         &self.trouble
+    }
+
+    /// What is known of its name, where it has one.
+    pub(crate) fn named(&self) -> Option<&Named> {
+        self.named.as_deref()
+    }
+
+    /// Which of its addresses, one after the other, it has now: a connection that was made to it before may lead elsewhere.
+    pub(crate) fn generation(&self) -> u64 {
+        self.named.as_ref().map_or(0, |named| named.generation())
+    }
+
+    /// Whether a connection to there leads to it: not where its name has moved since.
+    pub(crate) fn is_at(&self, peer: Option<SocketAddr>) -> bool {
+        self.named.as_ref().is_none_or(|named| peer.is_some_and(|peer| named.has(peer.ip())))
     }
 
     pub(crate) fn prefers_v6(&self) -> bool {

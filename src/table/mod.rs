@@ -13,6 +13,7 @@ pub mod duty;
 pub mod health;
 pub mod https;
 pub mod link;
+pub(crate) mod named;
 mod paths;
 pub(crate) mod patience;
 pub mod pattern;
@@ -24,6 +25,7 @@ pub(crate) mod target;
 
 use std::sync::Arc;
 
+use backend::Backend;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
@@ -212,6 +214,12 @@ impl Table {
     pub fn with_certificates(mut self, certificates: Arc<Certificates>) -> Self {
         self.certificates = certificates;
         self
+    }
+
+    /// The backends that are given by a name, once each time that a site has one.
+    pub(crate) fn named_backends(&self) -> impl Iterator<Item = &Arc<Backend>> {
+        let instances = self.sites().flat_map(|site| site.instances());
+        instances.map(|instance| &instance.backend).filter(|backend| backend.named().is_some())
     }
 
     /// Every site that something is forwarded to, once each time that a route names it.

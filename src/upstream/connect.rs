@@ -3,16 +3,23 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::time::timeout;
 
 use crate::http::refuse::Refusal;
+use crate::net::deadline::now;
 use crate::net::proxy_protocol::{self, Ends};
 use crate::net::stream::Stream;
 use crate::table::backend::{Address, Backend};
 use crate::table::link::ProxyVersion;
+use crate::table::named::{Addresses, Place};
 use crate::upstream::tls;
+
+/// How long one of several addresses has to answer before the next is tried.
+const ONE_OF_MANY: Duration = Duration::from_secs(1);
 
 /// Connects, by TLS where that is wanted, and says first who the client is where the backend wants to know. The caller sets the deadline.
 pub(crate) async fn connect(backend: &Backend, ends: Option<(ProxyVersion, Ends)>) -> Result<Stream, Refusal> {
@@ -44,7 +51,7 @@ async fn reach(backend: &Backend) -> Result<Stream, Refusal> {
     match backend.address() {
         Address::Port(port) => local(backend, *port).await,
         Address::Socket(address) => tcp(*address).await.map_err(|error| refusal(&error)),
-        Address::Name(name, port) => named(name, *port).await,
+        Address::Name(name, port) => named(backend, name, *port).await,
         Address::Unix(path) => match UnixStream::connect(path).await {
             Ok(stream) => Ok(Stream::Unix(stream)),
             Err(error) => Err(refusal(&error)),
@@ -74,7 +81,13 @@ async fn local(backend: &Backend, port: u16) -> Result<Stream, Refusal> {
     }
 }
 
-async fn named(name: &str, port: u16) -> Result<Stream, Refusal> {
+/// A name that somebody looks up is where they have found it. One that nobody does is asked for here.
+async fn named(backend: &Backend, name: &str, port: u16) -> Result<Stream, Refusal> {
+    if let Some(named) = backend.named()
+        && let Some(addresses) = named.known().await
+    {
+        return one_of(&addresses).await;
+    }
     let addresses = lookup_host((name, port)).await.map_err(|_| Refusal::BackendName)?;
     let mut last = Refusal::BackendName;
     for address in addresses {
@@ -84,6 +97,42 @@ async fn named(name: &str, port: u16) -> Result<Stream, Refusal> {
         }
     }
     Err(last)
+}
+
+/// Begins with another address each time, and goes on to the next where connecting fails.
+async fn one_of(addresses: &Addresses) -> Result<Stream, Refusal> {
+    let mut last = Refusal::BackendName;
+    let mut places = addresses.in_turn(now()).into_iter().peekable();
+    while let Some(place) = places.next() {
+        // One that swallows what it is sent must not take the time of all.
+        let patience = if places.peek().is_some() { ONE_OF_MANY } else { Duration::MAX };
+        let attempt = Attempt(place);
+        match timeout(patience, tcp(place.address)).await {
+            Ok(Ok(stream)) => {
+                attempt.succeeded();
+                return Ok(stream);
+            }
+            Ok(Err(error)) => last = refusal(&error),
+            Err(_) => last = Refusal::ConnectTimeout,
+        }
+    }
+    Err(last)
+}
+
+/// An attempt at one of several addresses. Dropped, it has failed: the caller's deadline may have ended it.
+struct Attempt<'a>(&'a Place);
+
+impl Attempt<'_> {
+    fn succeeded(self) {
+        self.0.connected();
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.0.failed(now());
+    }
 }
 
 async fn tcp(address: SocketAddr) -> io::Result<Stream> {

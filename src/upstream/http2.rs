@@ -8,6 +8,7 @@ mod crossing;
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, Weak as ArcWeak};
@@ -46,6 +47,8 @@ struct Kept {
     /// Gone once no table and no request names the backend.
     backend: ArcWeak<Backend>,
     connections: Vec<Rc<Line>>,
+    /// The backend's, when they were last known to lead to it.
+    generation: u64,
     /// A connection that is being made: others wait for it.
     attempt: Option<Rc<Attempt>>,
 }
@@ -54,6 +57,7 @@ struct Kept {
 struct Line {
     send: RefCell<SendRequest<Bytes>>,
     https: bool,
+    peer: Option<SocketAddr>,
     /// For requests that name no host.
     authority: Box<str>,
     settings: Arc<Settings>,
@@ -73,6 +77,18 @@ struct Attempt {
     done: Notify,
 }
 
+impl Kept {
+    /// Uses those no more that lead to addresses which the backend's name has no more: each closes when its last request
+    /// has ended.
+    fn forget_moved(&mut self, backend: &Backend) {
+        let generation = backend.generation();
+        if generation != self.generation {
+            self.connections.retain(|line| backend.is_at(line.peer));
+            self.generation = generation;
+        }
+    }
+}
+
 impl Lines {
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
         Self { kept: RefCell::default(), settings }
@@ -81,9 +97,10 @@ impl Lines {
     /// A stream for one request, over a connection that there is.
     pub(crate) fn take(&self, backend: &Backend) -> Option<Stream> {
         let mut kept = self.kept.borrow_mut();
-        let connections = &mut kept.get_mut(&backend.id())?.connections;
-        connections.retain(|line| !line.is_over());
-        connections.iter().find(|line| line.has_room()).map(Line::stream)
+        let kept = kept.get_mut(&backend.id())?;
+        kept.forget_moved(backend);
+        kept.connections.retain(|line| !line.is_over());
+        kept.connections.iter().find(|line| line.has_room()).map(Line::stream)
     }
 
     /// A stream for one request, over a connection that `reach` makes, or that another request is making already.
@@ -118,6 +135,7 @@ impl Lines {
         let kept = kept.entry(backend.id()).or_insert_with(|| Kept {
             backend: Arc::downgrade(backend),
             connections: Vec::new(),
+            generation: backend.generation(),
             attempt: None,
         });
         if let Some(attempt) = &kept.attempt {
@@ -125,7 +143,7 @@ impl Lines {
         }
         let attempt = Rc::<Attempt>::default();
         kept.attempt = Some(Rc::clone(&attempt));
-        Ok(Own { lines: self, id: backend.id(), attempt })
+        Ok(Own { lines: self, id: backend.id(), generation: backend.generation(), attempt })
     }
 
     async fn shake_hands(
@@ -134,10 +152,12 @@ impl Lines {
         reach: impl Future<Output = Result<Stream, Refusal>>,
     ) -> Result<Rc<Line>, Refusal> {
         let stream = reach.await?;
+        let peer = stream.peer_address();
         let (send, mut connection) = self.builder().handshake(stream).await.map_err(|_| Refusal::BackendClosed)?;
         let line = Rc::new(Line {
             send: RefCell::new(send),
             https: backend.link().tls.is_some(),
+            peer,
             authority: authority(backend.address()).into(),
             settings: Arc::clone(&self.settings),
             open: Cell::new(0),
@@ -176,6 +196,9 @@ impl Lines {
         }
         let longest = self.settings.timeouts.backend_idle;
         kept.retain(|_, kept| {
+            if let Some(backend) = kept.backend.upgrade() {
+                kept.forget_moved(&backend);
+            }
             kept.connections
                 .retain(|line| !line.is_over() && (line.open.get() > 0 || line.last_used.get().elapsed() < longest));
             kept.attempt.is_some() || kept.backend.strong_count() > 0 && !kept.connections.is_empty()
@@ -197,6 +220,8 @@ impl Lines {
 struct Own<'a> {
     lines: &'a Lines,
     id: u64,
+    /// The backend's generation when it began.
+    generation: u64,
     attempt: Rc<Attempt>,
 }
 
@@ -206,6 +231,8 @@ impl Own<'_> {
             Ok(line) => {
                 let stream = Line::stream(&line);
                 if let Some(kept) = self.lines.kept.borrow_mut().get_mut(&self.id) {
+                    // Its name may have moved meanwhile.
+                    kept.generation = kept.generation.min(self.generation);
                     kept.connections.push(line);
                 }
                 Ok(stream)

@@ -28,6 +28,8 @@ struct Kept {
     /// Gone once no table and no request names the backend: then nobody will ask for its connections.
     backend: Weak<Backend>,
     connections: Vec<Connection>,
+    /// The backend's, when they were last known to lead to it.
+    generation: u64,
 }
 
 /// Times are in milliseconds of the sweep's.
@@ -37,6 +39,17 @@ struct Connection {
     since: u64,
     /// When it is too old, whatever else is known.
     until: u64,
+}
+
+impl Kept {
+    /// Closes those to addresses that the backend's name has no more.
+    fn forget_moved(&mut self, backend: &Backend) {
+        let generation = backend.generation();
+        if generation != self.generation {
+            self.connections.retain(|connection| backend.is_at(connection.stream.peer_address()));
+            self.generation = generation;
+        }
+    }
 }
 
 impl Connection {
@@ -59,7 +72,9 @@ impl Idle {
     /// for a request that may not be sent twice.
     pub(crate) fn take(&self, backend: &Backend, surely: bool, now: u64) -> Option<Stream> {
         let mut kept = self.kept.borrow_mut();
-        let connections = &mut kept.get_mut(&backend.id())?.connections;
+        let kept = kept.get_mut(&backend.id())?;
+        kept.forget_moved(backend);
+        let connections = &mut kept.connections;
         let limit = backend.patience().limit(now);
         while let Some(connection) = connections.pop() {
             if connection.is_old(limit, now) {
@@ -75,16 +90,19 @@ impl Idle {
     }
 
     /// Keeps a connection whose last response has ended where its framing said. Whether more came behind it is found out
-    /// when it is taken. `kept_for` is for how many seconds the backend says that it keeps it. `now` is the sweep's: nobody
+    /// when it is taken. `generation` is the backend's from before it was made or taken; `kept_for` is for how many seconds the backend says that it keeps it. `now` is the sweep's: nobody
     /// needs to know an idle connection's age any better.
-    pub(crate) fn put(&self, backend: &Arc<Backend>, stream: Stream, kept_for: Option<u32>, now: u64) {
-        if self.most == 0 {
+    pub(crate) fn put(&self, backend: &Arc<Backend>, stream: Stream, generation: u64, kept_for: Option<u32>, now: u64) {
+        let has_moved = generation != backend.generation() && !backend.is_at(stream.peer_address());
+        if self.most == 0 || has_moved {
             return;
         }
         let mut kept = self.kept.borrow_mut();
-        let kept = kept
-            .entry(backend.id())
-            .or_insert_with(|| Kept { backend: Arc::downgrade(backend), connections: Vec::new() });
+        let kept = kept.entry(backend.id()).or_insert_with(|| Kept {
+            backend: Arc::downgrade(backend),
+            connections: Vec::new(),
+            generation,
+        });
         if kept.connections.len() >= self.most {
             kept.connections.remove(0);
         }
@@ -101,6 +119,7 @@ impl Idle {
         }
         kept.retain(|_, kept| {
             let Some(backend) = kept.backend.upgrade() else { return false };
+            kept.forget_moved(&backend);
             let limit = backend.patience().limit(now);
             // Of those that the backend has closed, the oldest: a restart closes them at all ages.
             let mut closed = None;

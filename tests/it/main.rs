@@ -10,6 +10,7 @@
 //! | [`support::carom`] | the program: its files, its signals, its log, its weight |
 //! | [`support::inside`] | the library, in this process |
 //! | [`support::origin`] | a backend that does as it is told and keeps what it saw |
+//! | [`support::dns`] | a DNS server that does as it is told |
 //! | [`support::client`] | a client that does as it is told and reads strictly |
 //! | [`support::http2`] | a client of HTTP/2 that does as it should |
 //! | [`support::tls`] | certificates, and clients that speak TLS |
@@ -59,14 +60,14 @@ mod retries;
 /// Instances that are asked whether they are up.
 mod health;
 
+/// Instances that are given by a name, which moves.
+mod names;
+
 /// Each limit and each deadline, and what it protects.
 mod limits;
 
 /// Every way to save the routes, while requests run.
 mod reload;
-
-/// The tables that were live: what is kept of them, and how a broken file at the start is survived.
-mod history;
 
 /// The PROXY protocol, from a proxy in front and to a backend behind.
 mod proxy_protocol;

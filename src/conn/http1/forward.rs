@@ -24,6 +24,8 @@ pub(super) struct Own {
     stream: Stream,
     /// The backend's.
     id: u64,
+    /// The backend's, from before it was made.
+    generation: u64,
     since: Instant,
 }
 
@@ -210,6 +212,7 @@ impl Connection {
     ) -> Given {
         let claim = backend.claim();
         notes.backend = Some(Arc::clone(backend));
+        let generation = backend.generation();
         let mut kept = self.kept(backend, !exchange.head.is_idempotent);
         let mut begun_again = false;
         exchange.declines = tries.by.filter(|_| tries.are_left()).map(|(retries, _)| Arc::clone(retries));
@@ -244,7 +247,7 @@ impl Connection {
                 ended if tries.forgive(&ended, exchange) => return Given::Lost,
                 ended => {
                     if let Ended::Whole { keep_backend: true, .. } = ended {
-                        self.keep(backend, stream, exchange.kept_for());
+                        self.keep(backend, stream, generation, exchange.kept_for());
                     }
                     return Given::Over(self.after(exchange, ended, notes).await);
                 }
@@ -320,19 +323,21 @@ impl Connection {
             return self.worker.idle.take(backend, surely, self.worker.now());
         }
         // A client has one such connection: to another backend, this one makes room.
-        let Own { stream, id, since } = *self.own.take()?;
+        let Own { stream, id, generation, since } = *self.own.take()?;
         let quiet = if surely { stream.is_surely_quiet() } else { stream.is_quiet() };
-        let fit = id == backend.id() && since.elapsed() < self.settings().timeouts.backend_idle && quiet;
+        let here = id == backend.id() && generation == backend.generation();
+        let fit = here && since.elapsed() < self.settings().timeouts.backend_idle && quiet;
         fit.then_some(stream)
     }
 
-    fn keep(&mut self, backend: &Arc<Backend>, stream: Stream, kept_for: Option<u32>) {
+    /// `generation` is the backend's from before the connection was made or taken.
+    fn keep(&mut self, backend: &Arc<Backend>, stream: Stream, generation: u64, kept_for: Option<u32>) {
         if backend.link().http2 {
             // The stream is over; the connection is kept by all who share it.
         } else if backend.link().send_proxy.is_none() {
-            self.worker.keep(backend, stream, kept_for);
+            self.worker.keep(backend, stream, generation, kept_for);
         } else if stream.is_quiet() || stream.settles() {
-            self.own = Some(Box::new(Own { stream, id: backend.id(), since: Instant::now() }));
+            self.own = Some(Box::new(Own { stream, id: backend.id(), generation, since: Instant::now() }));
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod carom;
 pub mod client;
+pub mod dns;
 pub mod frames;
 pub mod http2;
 pub mod http2_origin;

@@ -131,6 +131,23 @@ impl Origin {
         Self::over(listener, script)
     }
 
+    /// One on each of these addresses, all on the same port; each says its own address and the request line.
+    pub fn each<const N: usize>(addresses: [&str; N]) -> [Self; N] {
+        let bind = |port| addresses.map(|ip| TcpListener::bind((ip, port)));
+        let listeners = loop {
+            let port = TcpListener::bind((addresses[0], 0)).and_then(|first| first.local_addr()).expect("bind").port();
+            let bound = bind(port);
+            if bound.iter().all(Result::is_ok) {
+                break bound;
+            }
+        };
+        listeners.map(|listener| {
+            let listener = listener.expect("bound");
+            let name = listener.local_addr().expect("address").ip().to_string();
+            Self::over(listener, move |conn| conn.serve(&name))
+        })
+    }
+
     /// Says its name and the request line, to every request on every connection: `a GET /x`.
     pub fn named(name: &'static str) -> Self {
         Self::new(move |conn| conn.serve(name))
