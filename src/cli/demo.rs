@@ -20,6 +20,8 @@ pub(crate) struct Served {
     pub(crate) routes: PathBuf,
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) tls: Vec<SocketAddr>,
+    /// A folder for what carom keeps, gone at the end.
+    pub(crate) state: PathBuf,
 }
 
 /// Starts the backends, writes the routes file, says what to try, and hands over to `serve`.
@@ -27,7 +29,8 @@ pub(crate) fn run(port: u16, tls: Option<u16>, serve: impl FnOnce(Served) -> Exi
     match start(port, tls) {
         Ok(demo) => {
             say(&introduction(&demo));
-            let code = serve(Served { routes: demo.routes.path().to_owned(), listen: demo.listen, tls: demo.tls });
+            let (routes, state) = (demo.routes.path().to_owned(), demo.routes.state());
+            let code = serve(Served { routes, state, listen: demo.listen, tls: demo.tls });
             say(&demo.routes.farewell());
             code
         }
@@ -155,7 +158,8 @@ mod tests {
 
     #[test]
     fn serve_gets_the_file_and_both_loopbacks() {
-        let code = run(0, Some(0), |Served { routes, listen, tls }| {
+        let code = run(0, Some(0), |Served { routes, listen, tls, state }| {
+            assert_eq!(state.parent(), routes.parent());
             assert!(routes.ends_with("routes.toml") && routes.exists());
             assert!(!tls.is_empty() && tls != listen);
             assert!(listen.iter().all(|address| address.ip().is_loopback() && address.port() != 0));

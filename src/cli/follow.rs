@@ -15,16 +15,18 @@ use carom::table::Table;
 use tokio::signal::unix::Signal;
 use tokio::time::{Instant, interval_at};
 
+use super::past::Past;
 use super::serve::{colors, file_name};
 use super::shelf::Shelf;
 
 /// The files and whoever publishes what is in them.
 pub(super) struct Follow {
     path: PathBuf,
-    bytes: Vec<u8>,
+    bytes: Option<Vec<u8>>,
     listening: Vec<SocketAddr>,
     routes: Routes,
     certs: Option<Certs>,
+    past: Past,
 }
 
 /// The certificates, where an address speaks TLS.
@@ -39,24 +41,25 @@ struct Certs {
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 impl Follow {
-    /// Follows the routes file, of which `bytes` are published, and the certificates, where there are any; what was wrong
-    /// with those has been said.
+    /// Follows the routes file, of which `bytes` are published or have been said to be broken, and the certificates, where
+    /// there are any; what was wrong with those has been said.
     pub(super) fn new(
         path: PathBuf,
-        bytes: Vec<u8>,
+        bytes: Option<Vec<u8>>,
         listening: Vec<SocketAddr>,
         routes: Routes,
         certs: Option<(Shelf, Found)>,
+        past: Past,
     ) -> Self {
         let certs = certs.map(|(shelf, found)| Certs::new(shelf, &found, &routes.current()));
-        Self { path, bytes, listening, routes, certs }
+        Self { path, bytes, listening, routes, certs, past }
     }
 
     /// Publishes all that is new and can be published.
     pub(super) async fn for_ever(mut self, mut hangup: Signal) {
         // The workers run by now: they don't inherit it.
         watch::give_way();
-        let mut watch = Watch::new(&self.path, Some(std::mem::take(&mut self.bytes)));
+        let mut watch = Watch::new(&self.path, self.bytes.take());
         let name = file_name(&self.path);
         let mut hours = interval_at(Instant::now() + HOUR, HOUR);
         loop {
@@ -110,6 +113,7 @@ impl Follow {
         if let Some((certs, found)) = self.certs.as_mut().zip(found) {
             certs.tell(&found);
         }
+        self.past.keep(bytes, &diff.block(name));
     }
 
     /// Reads the certificates again. Time alone changes little: then it is only said what it does change.

@@ -11,6 +11,7 @@ mod check;
 mod demo;
 mod explain;
 mod follow;
+mod past;
 mod serve;
 mod shelf;
 
@@ -40,6 +41,8 @@ enum Verb {
     /// Serve the routes, and follow the file as it changes
     Serve(Serve),
     /// Say what serve would say of its files: exit 0 when they are fine, 1 when not
+    ///
+    /// Where they are not, serve would start from the last table that was good, unless it is told to be --strict.
     Check(Serve),
     /// Say which route covers a URL, which backend it gets, why, and what nearly covers it
     Explain {
@@ -82,6 +85,12 @@ struct Serve {
     /// Make the certificates that are missing, signed by a local authority in the folder's `local/`: for development
     #[arg(long)]
     tls_self_signed: bool,
+    /// The folder of what outlives a run [default: $STATE_DIRECTORY, $XDG_STATE_HOME/carom or ~/.local/state/carom]
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
+    /// Refuse to start when the routes file is broken, in place of serving the last table that was good
+    #[arg(long)]
+    strict: bool,
     /// Threads that carry requests [default: one a core]
     #[arg(long)]
     workers: Option<usize>,
@@ -95,9 +104,10 @@ pub(crate) fn run() -> ExitCode {
         (Some(Verb::Check(serve)), ..) => check::run(serve),
         (Some(Verb::Explain { url, serve }), ..) => explain::run(&url, serve),
         (Some(Verb::Demo { port, tls, tls_port }), ..) => demo::run(port, tls.then_some(tls_port), |demo| {
-            let (routes, listen, tls) = (Some(demo.routes), demo.listen, demo.tls);
+            let (listen, tls, state) = (demo.listen, demo.tls, Some(demo.state));
             let (certs, tls_self_signed) = (Some(PathBuf::from("certs")), !tls.is_empty());
-            serve::run(Serve { routes, listen, tls, certs, tls_self_signed, ..Serve::default() })
+            let routes = Some(demo.routes);
+            serve::run(Serve { routes, listen, tls, certs, tls_self_signed, state, ..Serve::default() })
         }),
         (None, Some(routes), Some(port)) => {
             let address = carom.address.unwrap_or(std::net::Ipv6Addr::UNSPECIFIED.into());

@@ -14,7 +14,8 @@ use carom::config::caution::{cautions, unheard};
 use carom::config::certs::Found;
 use carom::config::file::{self, Config, Listen};
 use carom::config::report::Report;
-use carom::config::{default_certs_path, default_routes_path, routes};
+use carom::config::state::{self, default_state_path};
+use carom::config::{default_certs_path, default_routes_path};
 use carom::ops::access::{Access, Format, Writer};
 use carom::ops::health::Checks;
 use carom::ops::names::Names;
@@ -24,12 +25,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Serve;
 use super::follow::Follow;
+use super::past::{First, Past};
 use super::shelf::{Folder, Shelf};
 
 /// Why `serve` did not serve: what to say, and how to exit.
 pub(super) struct Failure {
-    text: String,
-    code: u8,
+    pub(super) text: String,
+    pub(super) code: u8,
 }
 
 /// The files and addresses that `serve` would use, which `check` and `explain` look at too.
@@ -39,6 +41,8 @@ pub(super) struct Told {
     pub(super) listen: Vec<Listen>,
     /// The folder of certificates, where an address speaks TLS or one is named.
     pub(super) certs: Option<Folder>,
+    /// The state folder of these routes, which may not be there yet; `None` where nobody says where one could be.
+    pub(super) state: Option<PathBuf>,
     self_signed: bool,
 }
 
@@ -84,7 +88,9 @@ impl Told {
         }
         let usual = || Folder { path: default_certs_path(&routes), named: false };
         let certs = named.or_else(|| speaks_tls.then(usual));
-        Ok(Self { config, routes, listen, certs, self_signed: serve.tls_self_signed })
+        let state = serve.state.or_else(|| config.state.clone()).or_else(default_state_path);
+        let state = state.map(|state| state::of_routes(&state, &routes));
+        Ok(Self { config, routes, listen, certs, state, self_signed: serve.tls_self_signed })
     }
 
     /// Where it listens.
@@ -105,11 +111,12 @@ struct Running {
 }
 
 async fn start(serve: Serve) -> Result<Running, Failure> {
-    let workers = serve.workers;
+    let (workers, strict) = (serve.workers, serve.strict);
     let told = Told::by(serve)?;
     let addresses = told.addresses();
-    let Told { config, routes: path, listen, certs, self_signed } = told;
-    let (bytes, table) = routes::load(&path, &addresses).map_err(|report| wrong(&report))?;
+    let Told { config, routes: path, listen, certs, state, self_signed } = told;
+    let mut past = Past::new(state.as_deref());
+    let First { bytes, table, from } = past.first(&path, &addresses, strict).map_err(|report| wrong(&report))?;
     let certs = certs.filter(|_| listen.iter().any(|listen| listen.tls));
     let mut shelf = certs.map(|folder| Shelf::new(folder, config.default_cert.clone(), self_signed));
     let found = shelf.as_mut().map(|shelf| first_certificates(shelf, &table)).transpose()?;
@@ -133,14 +140,14 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         log = Some(writer);
     }
     let proxy = builder.bind().await.map_err(|error| cannot_listen(&error))?;
-    let mut ready = ready(proxy.addresses(), &listen, &path, &routes.current());
+    let mut ready = ready(proxy.addresses(), &listen, &from, &routes.current());
     let name = file_name(&path);
     let unheard = if shelf.is_none() { unheard(&routes.current(), &name) } else { None };
     for caution in cautions(&routes.current(), &name).into_iter().chain(unheard) {
         let _ = write!(ready, "\n{caution}");
     }
     let listening = proxy.addresses().to_vec();
-    let follow = Follow::new(path, bytes, listening, routes.clone(), shelf.zip(found));
+    let follow = Follow::new(path, bytes, listening, routes.clone(), shelf.zip(found), past);
     Ok(Running { proxy, routes, dns_servers: config.dns_servers, follow, log, ready })
 }
 
@@ -225,13 +232,13 @@ pub(super) fn file_name(path: &Path) -> String {
 }
 
 /// `carom: listening on http://[::]:80 — 12 routes from routes.toml`
-fn ready(addresses: &[SocketAddr], listen: &[Listen], path: &Path, table: &Table) -> String {
+fn ready(addresses: &[SocketAddr], listen: &[Listen], from: &str, table: &Table) -> String {
     let scheme = |listen: &Listen| if listen.tls { "https" } else { "http" };
     let addresses: Vec<_> =
         addresses.iter().zip(listen).map(|(address, listen)| format!("{}://{address}", scheme(listen))).collect();
     let routes = table.routes().len();
     let s = if routes == 1 { "" } else { "s" };
-    format!("carom: listening on {} — {routes} route{s} from {}", addresses.join(", "), path.display())
+    format!("carom: listening on {} — {routes} route{s} from {from}", addresses.join(", "))
 }
 
 /// The certificates to begin with. What is wrong with some of them is said, and the others are served.

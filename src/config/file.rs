@@ -28,6 +28,8 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// The folder of certificates, as it is written. Default: see [`default_certs_path`](super::default_certs_path).
     pub certs: Option<PathBuf>,
+    /// The state folder, as it is written. Default: see [`default_state_path`](super::state::default_state_path).
+    pub state: Option<PathBuf>,
     /// The name whose certificate is shown to clients that ask for a name which has none, or for none at all.
     pub default_cert: Option<Box<str>>,
     /// What connections ask for while they run.
@@ -109,6 +111,7 @@ const TOP: Keys = Keys {
         "routes",
         "workers",
         "certs",
+        "state",
         "default_cert",
         "listen",
         "timeouts",
@@ -216,6 +219,7 @@ impl Config {
                 }
             }
             "certs" => self.certs = noted(path(node, "the path of the folder of certificates"), problems),
+            "state" => self.state = noted(path(node, "the path of the state folder"), problems),
             "default_cert" => self.default_cert = noted(host_name(node), problems),
             "listen" => self.listen = listeners(node, problems),
             "timeouts" => timeouts(&mut self.settings.timeouts, node, problems),

@@ -37,7 +37,7 @@ fn what_the_example_has_commented_out_is_right_too() {
     let [plain, tls] = ["[::]:80", "[::]:443"].map(|address| Listen::from(address.parse::<SocketAddr>().unwrap()));
     assert_eq!(config.listen, [plain, Listen { tls: true, ..tls }]);
     assert_eq!((config.certs, config.default_cert), (Some("certs".into()), Some("example.com".into())));
-    assert_eq!(config.routes, Some("routes.toml".into()));
+    assert_eq!((config.routes, config.state), (Some("routes.toml".into()), Some("/var/lib/carom".into())));
     assert_eq!(config.log.format, Some(Format::Pretty));
 }
 
@@ -51,7 +51,7 @@ fn the_example_routes_are_right() {
 #[test]
 fn every_key_arrives_in_its_place() {
     let config = parse(
-        "routes = \"r.toml\"\nworkers = 3\ncerts = \"c\"\ndefault_cert = \"Bücher.example\"\n\
+        "routes = \"r.toml\"\nworkers = 3\ncerts = \"c\"\nstate = \"s\"\ndefault_cert = \"Bücher.example\"\n\
          [[listen]]\naddress = \":8080\"\n[[listen]]\naddress = \"127.0.0.1:81\"\ntls = true\n\
          proxy_protocol = true\n[timeouts]\nhandshake = \"12s\"\nhead = \"1s\"\nbody = \"2s\"\nconnect = \"3ms\"\nresponse_head = \"4s\"\nresponse_body = \"5s\"\n\
          send = \"6s\"\nidle = \"7s\"\nbackend_idle = \"8s\"\ntunnel = \"9m\"\nhalf_closed = \"11s\"\ndrain = \"10s\"\n\
@@ -67,6 +67,7 @@ fn every_key_arrives_in_its_place() {
         routes: Some("r.toml".into()),
         workers: 3,
         certs: Some("c".into()),
+        state: Some("s".into()),
         default_cert: Some("xn--bcher-kva.example".into()),
         listen: vec![
             Listen { address: "[::]:8080".parse().unwrap(), proxy_protocol: false, tls: false },

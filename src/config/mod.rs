@@ -1,7 +1,8 @@
 //! What the operator wrote, and when it changes.
 //!
 //! [`routes::parse`] turns the routes file into a table or into a [`report::Report`]; [`watch::Watch`] says when the
-//! file has new content; [`diff::Diff`] says what that changes; [`file::Config`] is `carom.toml`.
+//! file has new content; [`diff::Diff`] says what that changes; [`history::History`] keeps what was live;
+//! [`file::Config`] is `carom.toml`.
 //! Serving is not its business: it publishes nothing.
 
 mod answer;
@@ -15,6 +16,7 @@ mod folders;
 mod from_json;
 mod from_toml;
 mod health;
+pub mod history;
 mod https;
 mod keys;
 mod link;
@@ -28,6 +30,7 @@ mod reuse;
 pub mod routes;
 mod rules;
 mod settle;
+pub mod state;
 mod text;
 pub mod watch;
 

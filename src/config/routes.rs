@@ -1,6 +1,6 @@
 //! `routes.toml` (or a bouncy `routes.json`) into a [`Table`], or into everything that is wrong with it.
 //!
-//! Text in, table out; but for [`load`], no file is read but the certificates that the text names. Nothing is resolved,
+//! Text in, table out; but for [`load`] and [`read`], no file is read but the certificates that the text names. Nothing is resolved,
 //! connected to or published here.
 
 use std::net::SocketAddr;
@@ -29,9 +29,17 @@ mod instances;
 /// # Errors
 /// A file that can't be read, and all that [`parse`] finds.
 pub fn load(path: &Path, listeners: &[SocketAddr]) -> Result<(Vec<u8>, Table), Report> {
-    let bytes = super::text::read(path)?;
+    let bytes = read(path)?;
     let table = parse(path, &bytes, listeners, None)?;
     Ok((bytes, table))
+}
+
+/// Reads the routes file, and no more than that.
+///
+/// # Errors
+/// A file that can't be read.
+pub fn read(path: &Path) -> Result<Vec<u8>, Report> {
+    super::text::read(path)
 }
 
 /// Resolves the content of a routes file. `path` names it in errors, and says by `.json` what it is.

@@ -152,7 +152,7 @@ fn nobody_who_listens_to_what_it_says_is_no_reason_to_stop() {
     let routes = folder.path().join("routes.toml");
     std::fs::write(&routes, format!("\"a.test\" = {}\n", a.port())).unwrap();
     let mut child = Command::new(crate::support::carom::BINARY)
-        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--state", "state"])
         .current_dir(&folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

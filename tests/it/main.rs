@@ -69,6 +69,9 @@ mod limits;
 /// Every way to save the routes, while requests run.
 mod reload;
 
+/// The tables that were live: what is kept of them, and how a broken file at the start is survived.
+mod history;
+
 /// The PROXY protocol, from a proxy in front and to a backend behind.
 mod proxy_protocol;
 

@@ -22,8 +22,14 @@ impl RoutesFile {
         &self.path
     }
 
+    /// Where carom keeps what is its own: beside the file.
+    pub(super) fn state(&self) -> PathBuf {
+        self.path.with_file_name("state")
+    }
+
     /// Deletes the folder, unless someone's edits are in it; says which.
     pub(super) fn farewell(&self) -> String {
+        let _ = fs::remove_dir_all(self.state());
         let untouched = fs::read_to_string(&self.path).is_ok_and(|now| now == self.first);
         if untouched && fs::remove_file(&self.path).is_ok() {
             // Fails when something else was put there, which is then not ours to delete.

@@ -172,7 +172,7 @@ impl Setup {
         for address in &self.tls {
             command.args(["--tls", address]);
         }
-        command.args(["--workers", &self.workers.to_string()]);
+        command.args(["--workers", &self.workers.to_string()]).arg("--state").arg(folder.join("state"));
         command.current_dir(folder).env_remove("CAROM_LOG").envs(self.environment.iter().cloned());
         (command, routes)
     }
@@ -207,6 +207,7 @@ impl Carom {
     pub fn in_folder(folder: tempfile::TempDir, arguments: &[&str]) -> Self {
         let mut command = Command::new(BINARY);
         command.args(arguments).current_dir(folder.path()).env_remove("CAROM_LOG");
+        command.env_remove("STATE_DIRECTORY").env("XDG_STATE_HOME", folder.path().join("state"));
         let routes = folder.path().join("routes.toml");
         Self::spawn(&mut command, folder, routes)
     }
