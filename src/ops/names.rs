@@ -128,15 +128,16 @@ async fn ask_for_ever(name: Rc<Name>, resolver: Rc<Resolver>) {
         let known = name.known.borrow().clone();
         let wait = match resolver.ask(&name.text, &known).await {
             Ok(found) => {
+                name.found(found.addresses);
                 if let Some(since) = failing_since.take() {
                     let seconds = Instant::now().saturating_duration_since(since).as_secs();
                     tracing::info!(name = name.text, seconds, "a backend's name resolves again");
                 }
-                name.found(found.addresses);
                 pause = first;
                 found.good_for.clamp(SHORTEST, LONGEST)
             }
             Err(why) => {
+                name.found_nothing();
                 if failing_since.is_none() {
                     failing_since = Some(Instant::now());
                     let meanwhile = match known.as_slice() {
@@ -145,7 +146,6 @@ async fn ask_for_ever(name: Rc<Name>, resolver: Rc<Resolver>) {
                     };
                     tracing::warn!(name = name.text, why, meanwhile, "a backend's name does not resolve");
                 }
-                name.found_nothing();
                 let now = pause;
                 pause = (pause * 2).min(last);
                 now
