@@ -13,6 +13,7 @@ mod explain;
 mod follow;
 mod past;
 mod serve;
+mod set;
 mod shelf;
 
 use std::net::SocketAddr;
@@ -50,6 +51,26 @@ enum Verb {
         url: String,
         #[command(flatten)]
         serve: Serve,
+    },
+    /// Send a site to these targets: change its line of the routes file, or add one
+    ///
+    /// Comments, order and layout of the file stay, and so does what the line says of targets that stay. Nothing is written
+    /// when the result would be wrong. A carom that serves the file applies the change as any other save.
+    Set {
+        /// As the file's keys are compared: a host, `*.apps.example.com`, `shop.example.com/api/`
+        site: String,
+        /// A port of this machine, `10.0.0.7:9000`, `https://…`, `unix:/path`
+        #[arg(required = true, value_name = "TARGET")]
+        targets: Vec<String>,
+        #[command(flatten)]
+        meant: Meant,
+    },
+    /// Take a site out of the routes file: its line, or its name out of another line's `also`
+    Unset {
+        /// As the file's keys are compared
+        site: String,
+        #[command(flatten)]
+        meant: Meant,
     },
     /// Show the job at once: embedded backends, and a routes file to edit
     Demo {
@@ -96,6 +117,27 @@ struct Serve {
     workers: Option<usize>,
 }
 
+/// Which routes file a verb is about: the one that `serve` would serve.
+#[derive(Args, Debug)]
+struct Meant {
+    /// The routes file [default: the first of routes.toml, config/routes.toml, /etc/carom/routes.toml]
+    #[arg(long, value_name = "FILE")]
+    routes: Option<PathBuf>,
+    /// carom.toml, as serve has it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The state folder, as serve has it
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
+}
+
+impl From<Meant> for Serve {
+    fn from(meant: Meant) -> Self {
+        let Meant { routes, config, state } = meant;
+        Self { routes, config, state, ..Self::default() }
+    }
+}
+
 /// Runs the program.
 pub(crate) fn run() -> ExitCode {
     let carom = Carom::parse();
@@ -103,6 +145,8 @@ pub(crate) fn run() -> ExitCode {
         (Some(Verb::Serve(serve)), ..) => serve::run(serve),
         (Some(Verb::Check(serve)), ..) => check::run(serve),
         (Some(Verb::Explain { url, serve }), ..) => explain::run(&url, serve),
+        (Some(Verb::Set { site, targets, meant }), ..) => set::set(&site, &targets, meant),
+        (Some(Verb::Unset { site, meant }), ..) => set::unset(&site, meant),
         (Some(Verb::Demo { port, tls, tls_port }), ..) => demo::run(port, tls.then_some(tls_port), |demo| {
             let (listen, tls, state) = (demo.listen, demo.tls, Some(demo.state));
             let (certs, tls_self_signed) = (Some(PathBuf::from("certs")), !tls.is_empty());

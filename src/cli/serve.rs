@@ -47,10 +47,10 @@ pub(super) struct Told {
 }
 
 /// The configuration is wrong.
-const WRONG: u8 = 1;
+pub(super) const WRONG: u8 = 1;
 
 /// The system does not give what is needed: an address, a thread, a file.
-const REFUSED: u8 = 3;
+pub(super) const REFUSED: u8 = 3;
 
 /// Serves until a signal says stop.
 pub(super) fn run(serve: Serve) -> ExitCode {

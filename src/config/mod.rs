@@ -2,7 +2,7 @@
 //!
 //! [`routes::parse`] turns the routes file into a table or into a [`report::Report`]; [`watch::Watch`] says when the
 //! file has new content; [`diff::Diff`] says what that changes; [`history::History`] keeps what was live;
-//! [`file::Config`] is `carom.toml`.
+//! [`edit`] changes a line of it, and [`save`] writes it; [`file::Config`] is `carom.toml`.
 //! Serving is not its business: it publishes nothing.
 
 mod answer;
@@ -11,6 +11,7 @@ pub mod caution;
 pub mod certs;
 pub mod diff;
 mod dotted;
+pub mod edit;
 pub mod file;
 mod folders;
 mod from_json;
@@ -20,6 +21,7 @@ pub mod history;
 mod https;
 mod keys;
 mod link;
+mod list;
 mod look;
 mod names;
 mod node;
@@ -29,6 +31,7 @@ mod retries;
 mod reuse;
 pub mod routes;
 mod rules;
+pub mod save;
 mod settle;
 pub mod state;
 mod text;

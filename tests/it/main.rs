@@ -72,6 +72,9 @@ mod reload;
 /// The tables that were live: what is kept of them, and how a broken file at the start is survived.
 mod history;
 
+/// The verbs that write the routes file.
+mod edit;
+
 /// The PROXY protocol, from a proxy in front and to a backend behind.
 mod proxy_protocol;
 
