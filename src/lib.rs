@@ -11,9 +11,9 @@
 //! 3. [`bounce::Decide`] says where it goes. [`bounce::Routes`], the published [`table::Table`], is one who decides; a
 //!    closure is another.
 //! 4. [`table::site::Site`] picks an instance, of those that are up: [`ops::health`] asks them, and what becomes of requests
-//!    says it too; [`ops::names`] knows where those are now that are given by a name; `upstream::idle` has a connection to it, or `upstream::connect` makes one,
-//!    by `upstream::tls` where the target is `https://`; where HTTP/2 is spoken, `upstream::http2` has one for many
-//!    requests.
+//!    says it too; where all are full the request waits in `table::queue`. [`ops::names`] knows where those are now that are
+//!    given by a name. `upstream::idle` has a connection to it, or `upstream::connect` makes one, by `upstream::tls` where
+//!    the target is `https://`; where HTTP/2 is spoken, `upstream::http2` has one for many requests.
 //! 5. `http::rewrite` writes the head as the backend gets it; `upstream::exchange` relays both ways at once, and
 //!    `http::body` says where each message ends.
 //! 6. The connection goes back to wait, closes, or has become a `conn::tunnel`. [`record`] tells what happened to those

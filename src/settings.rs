@@ -71,7 +71,7 @@ pub struct Limits {
     pub leftover: u64,
     /// Bytes of one request, head and body, that are kept while another try may need them (`retries`). Default: 64 KiB.
     pub replay: usize,
-    /// Requests that wait for one site (`wait`). Default: 1024.
+    /// Requests that wait for one site (`wait`, `max_connections`). Default: 1024.
     pub waiting: usize,
     /// Client connections at once; 0 for as many as the descriptor limit has room for. Default: 0.
     pub connections: usize,

@@ -225,6 +225,7 @@ fn same_site(old: &Site, new: &Site) -> bool {
                 && old.backend.link() == new.backend.link()
                 && old.weight == new.weight
                 && old.backup == new.backup
+                && old.max_connections == new.max_connections
                 && old.health.as_ref().map(|health| health.check()) == new.health.as_ref().map(|health| health.check())
         })
 }
@@ -286,6 +287,7 @@ fn traits(instance: &Instance) -> Vec<String> {
     if instance.backup {
         traits.push("backup".to_owned());
     }
+    traits.extend(instance.max_connections.map(|most| format!("max_connections {most}")));
     if let Some(health) = &instance.health {
         traits.push(match &health.check().probe {
             Probe::Tcp => "checked by tcp".to_owned(),
@@ -390,6 +392,11 @@ mod tests {
             ("8001", "{ to = [{ to = 8001, weight = 2 }, 8002] }", "~ a 8001 → 8001 (weight 2), 8002"),
             ("[1, 2]", "{ to = [1, { to = 2, backup = true }] }", "~ a 1, 2 → 1, 2 (backup)"),
             ("[1, 2]", "{ to = [1, 2], balance = \"least-connections\" }", "~ a 1, 2 → 1, 2 by least-connections"),
+            (
+                "[1, 2]",
+                "{ to = [1, { to = 2, max_connections = 5 }], max_connections = 9 }",
+                "~ a 1, 2 → 1 (max_connections 9), 2 (max_connections 5)",
+            ),
             ("{ to = 1, https = \"redirect\" }", "{ passthrough = 1 }", "~ a 1 → passthrough 1"),
             ("1", "{ to = 1, health = \"/up\", wait = \"10s\" }", "~ a 1 → 1 (checked by GET /up), waits 10s"),
             ("[1, 2]", "{ to = [1, 2], balance = \"random-two\" }", "~ a 1, 2 → 1, 2 by random-two"),

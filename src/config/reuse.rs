@@ -78,6 +78,7 @@ fn same(old: &[Instance], new: &[Instance]) -> bool {
             Arc::ptr_eq(&old.backend, &new.backend)
                 && old.weight == new.weight
                 && old.backup == new.backup
+                && old.max_connections == new.max_connections
                 && old.health.as_ref().map(Arc::as_ptr) == new.health.as_ref().map(Arc::as_ptr)
         })
 }

@@ -22,6 +22,8 @@ use super::reuse::Known;
 use super::text::Text;
 use super::{answer, dotted, from_json, from_toml, health, https, rules};
 
+use instances::Each;
+
 mod instances;
 
 /// Reads and resolves the routes file; gives its bytes too, for the watch to know what is applied.
@@ -94,6 +96,7 @@ struct Said<'a> {
     also: Option<&'a Entry<'a>>,
     rules: rules::Said<'a>,
     health: Option<&'a Entry<'a>>,
+    max_connections: Option<&'a Entry<'a>>,
     link: link::Said<'a>,
     redirect: Option<&'a Entry<'a>>,
     respond: Option<&'a Entry<'a>>,
@@ -136,7 +139,8 @@ impl<'a> Resolver<'a> {
             }
             _ => {
                 patterns.extend(own.clone());
-                let instances = self.instances(&entry.node, &link::Said::default(), None);
+                let link = link::Said::default();
+                let instances = self.instances(&entry.node, Each { link: &link, check: None, max_connections: None });
                 self.site(&Said::default(), own.as_ref(), instances)
             }
         };
@@ -184,6 +188,7 @@ impl<'a> Resolver<'a> {
             "to" => said.to = Some(entry),
             "also" => said.also = Some(entry),
             "health" => said.health = Some(entry),
+            "max_connections" => said.max_connections = Some(entry),
             "redirect" => said.redirect = Some(entry),
             "respond" => said.respond = Some(entry),
             _ => {
@@ -250,7 +255,7 @@ impl<'a> Resolver<'a> {
                     .help("a route has exactly one of `to`, `passthrough`, `redirect` and `respond`"),
             );
         }
-        let mut of_targets = said.rules.all().chain(said.health).chain(said.link.any());
+        let mut of_targets = said.rules.all().chain(said.health).chain(said.max_connections).chain(said.link.any());
         while let (None, Some(of_targets)) = (said.to.or(said.passthrough), of_targets.next()) {
             let what = format!("`{}` is for routes with `to`", of_targets.key);
             self.problems.push(Problem::at(&of_targets.key_span, what));
@@ -262,7 +267,9 @@ impl<'a> Resolver<'a> {
             return answer::respond(&respond.node, &mut self.problems).map(Action::Respond);
         }
         let check = said.health.and_then(|entry| Some((health::read(&entry.node, &mut self.problems)?, &entry.node)));
-        let instances = self.instances(&first.node, &said.link, check.as_ref());
+        let max_connections = said.max_connections.and_then(|entry| instances::most(entry, &mut self.problems));
+        let each = Each { link: &said.link, check: check.as_ref(), max_connections };
+        let instances = self.instances(&first.node, each);
         match said.to {
             Some(_) => self.site(said, own, instances),
             None => self.pass_through(first, said, own, instances),
@@ -384,6 +391,7 @@ const ROUTE: Keys = Keys {
         "balance",
         "health",
         "wait",
+        "max_connections",
         "retries",
         "send_proxy",
         "http2",
@@ -398,7 +406,7 @@ const ROUTE: Keys = Keys {
         "hsts",
         "tls",
     ],
-    later: &["max_connections", "headers", "auth"],
+    later: &["headers", "auth"],
 };
 
 /// The most further hosts of one route.

@@ -34,7 +34,8 @@ pub(super) fn refusal(out: &mut Vec<u8>, refusal: Refusal, instead: Option<&str>
     };
     let body = match manner.html {
         true => {
-            page(row.status, row.phrase, &text, row.code, matches!(refusal, Refusal::NoBackend | Refusal::QueueFull))
+            let again = matches!(refusal, Refusal::NoBackend | Refusal::BackendBusy | Refusal::QueueFull);
+            page(row.status, row.phrase, &text, row.code, again)
         }
         false => format!("{} {}: {text} ({})\n", row.status, row.phrase, row.code),
     };

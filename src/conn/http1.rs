@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::bounce::{Bounce, Decision, Destination};
 use crate::conn::arrival::Arrival;
+use crate::conn::choosing::Choosing;
 use crate::conn::worker::Worker;
 use crate::conn::{plain, tunnel};
 use crate::http::head::{Head, LONGEST_REST_OF_LINE, Parsed};
@@ -23,7 +24,6 @@ use crate::net::deadline::{Elapsed, Ticket};
 use crate::net::stream::Stream;
 use crate::settings::{Limits, Settings};
 use crate::table::backend::Claim;
-use crate::table::site::Tried;
 use crate::table::{Action, Redirect, Route};
 use crate::upstream::exchange::{Counts, Exchange};
 
@@ -327,7 +327,7 @@ impl Connection {
                     Action::Forward(site) => {
                         let head = Head::new(exchange.from_client.data(), &exchange.head);
                         let key = site.balance().key(Some(&head), self.arrival.client.ip());
-                        let choice = Choice::Site(site, Tried::default(), key);
+                        let choice = Choice::Site(Choosing::new(site, key));
                         return self.forward(exchange, choice, changes, notes).await;
                     }
                     Action::Redirect(redirect) => self.redirect(exchange, redirect).await,

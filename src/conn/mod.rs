@@ -5,6 +5,7 @@
 
 mod answer;
 mod arrival;
+mod choosing;
 mod http1;
 mod http2;
 mod passthrough;

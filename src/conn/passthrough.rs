@@ -1,19 +1,21 @@
 //! A TLS connection that is somebody else's: its bytes go to a backend as they came, and its answers come back. Only the
 //! name that the client asks for has been looked at.
 
+use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use crate::conn::arrival::Arrival;
+use crate::conn::choosing::Choosing;
 use crate::conn::tunnel;
 use crate::conn::worker::Worker;
-use crate::http::refuse::{Fault, Refusal};
+use crate::http::refuse::{Cut, Fault, Refusal};
 use crate::net::buffer::Buffer;
 use crate::net::deadline::{Elapsed, Ticket};
 use crate::net::stream::Stream;
 use crate::record::Record;
 use crate::table::backend::{Backend, Claim};
-use crate::table::site::{Site, Tried};
+use crate::table::site::Site;
 use crate::table::{Action, Route};
 use crate::upstream::connect;
 
@@ -38,16 +40,18 @@ struct Outcome {
     tries: u32,
     received: u64,
     sent: u64,
-    reason: Option<(&'static str, Fault)>,
+    reason: Option<Why>,
 }
 
 /// Carries it to its end.
 pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, ticket: &Ticket) {
     let started = Instant::now();
-    let Passage { mut stream, hello, name, route } = passage;
+    let Passage { mut stream, mut hello, name, route } = passage;
     let Action::PassThrough(site) = &route.action else { return };
     let mut outcome = Outcome { received: hello.len() as u64, ..Outcome::default() };
-    match reach(site, &stream, arrival, worker, ticket, &mut outcome).await {
+    let (client, hello_so_far) = (&mut stream, &mut hello);
+    let reach = Reach { site, client, hello: hello_so_far, arrival, worker, ticket, outcome: &mut outcome };
+    match reach.run().await {
         Ok((mut backend, claim)) => {
             let early = (hello, worker.buffers.get());
             let timeouts = &worker.shared.settings.timeouts;
@@ -57,10 +61,7 @@ pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, 
             outcome.reason = over.why.map(|why| (why.code(), why.fault()));
             drop(claim);
         }
-        Err(refusal) => {
-            let row = refusal.row();
-            outcome.reason = Some((row.code, row.fault));
-        }
+        Err(why) => outcome.reason = Some(why),
     }
     if !worker.is_observed() {
         return;
@@ -84,34 +85,89 @@ pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, 
     });
 }
 
-/// Connects to one of a site's instances, to the next where that fails.
-async fn reach(
-    site: &Site,
-    client: &Stream,
-    arrival: &Arrival,
-    worker: &Worker,
-    ticket: &Ticket,
-    outcome: &mut Outcome,
-) -> Result<(Stream, Claim), Refusal> {
-    let mut tried = Tried::default();
-    let key = site.balance().key(None, arrival.client.ip());
-    let mut last = Refusal::NoBackend;
-    while let Some(instance) = site.pick(&mut tried, key, worker.now()) {
-        let backend = &instance.backend;
-        let claim = backend.claim();
-        outcome.backend = Some(Arc::clone(backend));
-        outcome.tries += 1;
-        let ends = backend.link().send_proxy.map(|version| (version, arrival.ends(client)));
-        let connecting = Box::pin(connect::connect(backend, ends));
-        match ticket.within(worker.shared.settings.timeouts.connect, connecting).await {
-            Ok(Ok(stream)) => {
-                worker.served(backend);
-                return Ok((stream, claim));
+/// A connection on its way to a backend.
+struct Reach<'a> {
+    site: &'a Site,
+    client: &'a mut Stream,
+    /// What the client has said.
+    hello: &'a mut Buffer,
+    arrival: &'a Arrival,
+    worker: &'a Worker,
+    ticket: &'a Ticket,
+    outcome: &'a mut Outcome,
+}
+
+/// Why it has not got there.
+type Why = (&'static str, Fault);
+
+impl Reach<'_> {
+    /// Connects to one of the site's instances; where all are full, waits for one that is not.
+    async fn run(mut self) -> Result<(Stream, Claim), Why> {
+        let mut choosing = Choosing::new(self.site, self.site.balance().key(None, self.arrival.client.ip()));
+        if !choosing.has_to_queue() {
+            match self.connect(&mut choosing).await {
+                Err(_) if choosing.waits() => {}
+                reached => return reached.map_err(why),
             }
-            Ok(Err(refusal)) => last = refusal,
-            Err(Elapsed) => last = Refusal::ConnectTimeout,
         }
-        worker.failed(backend, last.row().code);
+        let wait = choosing.wait(self.worker.shared.settings.limits.waiting).map_err(why)?;
+        loop {
+            let patience = choosing.patience(&wait).map_err(why)?;
+            let waiting = Box::pin(async {
+                tokio::select! {
+                    () = gone(self.client, self.hello) => true,
+                    () = choosing.chance(&wait) => false,
+                }
+            });
+            if self.ticket.within(patience, waiting).await == Ok(true) {
+                return Err((Cut::ClientGone.code(), Cut::ClientGone.fault()));
+            }
+            if self.ticket.is_over() {
+                return Err(why(Refusal::Draining));
+            }
+            if choosing.begin_again()
+                && let Ok(reached) = self.connect(&mut choosing).await
+            {
+                return Ok(reached);
+            }
+        }
     }
-    Err(last)
+
+    /// Connects to one of the site's instances, to the next where that fails.
+    async fn connect(&mut self, choosing: &mut Choosing<'_>) -> Result<(Stream, Claim), Refusal> {
+        let worker = self.worker;
+        let mut last = Refusal::NoBackend;
+        while let Some(claim) = choosing.next(worker.now()) {
+            let backend = claim.backend();
+            self.outcome.backend = Some(Arc::clone(backend));
+            self.outcome.tries += 1;
+            let ends = backend.link().send_proxy.map(|version| (version, self.arrival.ends(self.client)));
+            let connecting = Box::pin(connect::connect(backend, ends));
+            match self.ticket.within(worker.shared.settings.timeouts.connect, connecting).await {
+                Ok(Ok(stream)) => {
+                    worker.served(backend);
+                    return Ok((stream, claim));
+                }
+                Ok(Err(refusal)) => last = refusal,
+                Err(Elapsed) => last = Refusal::ConnectTimeout,
+            }
+            worker.failed(backend, last.row().code);
+        }
+        Err(choosing.why(last))
+    }
+}
+
+fn why(refusal: Refusal) -> Why {
+    let row = refusal.row();
+    (row.code, row.fault)
+}
+
+/// Until the client has gone: it waits for an answer, and what it says besides, as far as there is room, belongs to that.
+async fn gone(client: &mut Stream, hello: &mut Buffer) {
+    while !hello.room().is_empty() {
+        if !matches!(poll_fn(|cx| client.poll_read(cx, hello)).await, Ok(1..)) {
+            return;
+        }
+    }
+    pending().await
 }

@@ -63,6 +63,8 @@ pub enum Refusal {
     BackendHeadTooLarge,
     /// The route has no instance left to try.
     NoBackend,
+    /// Every instance that is up has as many requests as it may have.
+    BackendBusy,
     /// As many requests as allowed wait for the site already.
     QueueFull,
     /// The proxy is stopping.
@@ -116,6 +118,7 @@ impl Refusal {
             Self::BackendGarbled(why)  => (502, "Bad Gateway", "backend-garbled", Backend, why),
             Self::BackendHeadTooLarge  => (502, "Bad Gateway", "backend-head-too-large", Backend, "the site's server sent a response head larger than this proxy allows"),
             Self::NoBackend            => (503, "Service Unavailable", "no-backend", Backend, "no server of this site is available"),
+            Self::BackendBusy          => (503, "Service Unavailable", "backend-busy", Backend, "every server of this site is busy"),
             Self::QueueFull            => (503, "Service Unavailable", "queue-full", Backend, "too many requests wait for this site's server already"),
             Self::Draining             => (503, "Service Unavailable", "draining", Operator, "this server is stopping"),
             Self::ConnectTimeout       => (504, "Gateway Timeout", "connect-timeout", Backend, "connecting to the site's server took too long"),
@@ -200,6 +203,7 @@ mod tests {
             BackendGarbled("x"),
             BackendHeadTooLarge,
             NoBackend,
+            BackendBusy,
             QueueFull,
             Draining,
             ConnectTimeout,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use super::link::Link;
 use super::named::Named;
 use super::patience::Patience;
+use super::queue::Listeners;
 use super::standing::Standing;
 use crate::net::seldom::Seldom;
 
@@ -34,6 +35,8 @@ pub struct Backend {
     address: Address,
     link: Link,
     in_flight: AtomicUsize,
+    /// Told of each claim that is given back.
+    listeners: Listeners,
     requests: AtomicU64,
     /// For [`Address::Port`]: ::1 answered last, so it is tried first.
     prefers_v6: AtomicBool,
@@ -60,6 +63,7 @@ impl Backend {
             address,
             link,
             in_flight: AtomicUsize::new(0),
+            listeners: Listeners::default(),
             requests: AtomicU64::new(0),
             prefers_v6: AtomicBool::new(false),
             named,
@@ -99,6 +103,19 @@ impl Backend {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
         Claim(Arc::clone(self))
+    }
+
+    /// The same, where fewer than so many are with it.
+    pub(super) fn claim_within(self: &Arc<Self>, most: usize) -> Option<Claim> {
+        let one_more = |count: usize| (count < most).then_some(count + 1);
+        self.in_flight.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Some(Claim(Arc::clone(self)))
+    }
+
+    /// Who wants to hear when it has room.
+    pub(super) fn listeners(&self) -> &Listeners {
+        &self.listeners
     }
 
     /// How its requests have gone.
@@ -152,7 +169,9 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        // In one order with those who listen first and look afterwards: either they see the room, or it sees them.
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+        self.0.listeners.tell();
     }
 }
 

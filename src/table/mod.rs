@@ -17,6 +17,7 @@ pub(crate) mod named;
 mod paths;
 pub(crate) mod patience;
 pub mod pattern;
+pub(crate) mod queue;
 pub mod retries;
 pub mod secure;
 pub mod site;

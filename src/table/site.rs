@@ -4,18 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use super::backend::Backend;
+use super::backend::{Backend, Claim};
 use super::balance::{self, Balance};
-use super::duty::{Duty, Lasting, Waiting};
+use super::duty::{Duty, Lasting};
 use super::health::Health;
+use super::queue::{Place, Queue};
 use super::retries::Retries;
 
-use choose::{Group, round_of};
+use choose::{Choice, Group, round_of};
 
 mod choose;
 
 /// The most that one instance may weigh against another.
 pub const HEAVIEST: u16 = 256;
+
+/// How long a request waits for an instance that has room, where the site doesn't say.
+pub const BUSY: Duration = Duration::from_secs(10);
 
 /// The most instances of one site: a tried one is a bit in a word.
 pub const MOST_INSTANCES: usize = 64;
@@ -32,6 +36,9 @@ pub struct Site {
     hashes: Vec<u64>,
     regular: Group,
     backup: Group,
+    /// An instance may be full.
+    bounded: bool,
+    queue: Queue,
     rules: Rules,
     lasting: Arc<Lasting>,
 }
@@ -41,7 +48,8 @@ pub struct Site {
 pub struct Rules {
     /// How the instance is chosen.
     pub balance: Balance,
-    /// How long a request waits while no instance can be reached; zero for not at all.
+    /// How long a request waits while no instance can be reached; zero for not at all. Where all are full it waits for as
+    /// long, or for [`BUSY`] where this is zero.
     pub wait: Duration,
     /// When a request is tried again that may have reached an instance; `None` for never.
     pub retries: Option<Arc<Retries>>,
@@ -56,10 +64,23 @@ pub struct Instance {
     pub weight: u16,
     /// Serves only when no other instance can.
     pub backup: bool,
+    /// The most requests and tunnels that may be with its backend for one more to go there, by whichever site they came.
+    pub max_connections: Option<u32>,
     /// Whether it is up, where it is checked.
     pub health: Option<Arc<Health>>,
     /// What an operator has asked of it.
     pub duty: Arc<Duty>,
+}
+
+/// What has become of a pick.
+#[derive(Debug)]
+pub(crate) enum Pick {
+    /// To the one with whom it is counted now.
+    One(Claim),
+    /// Nobody now: who could serve it is full.
+    Busy,
+    /// Nobody is left.
+    None,
 }
 
 /// Which instances a request has already tried.
@@ -77,7 +98,19 @@ impl Site {
         let hashes = instances.iter().map(|i| balance::hash(i.backend.to_string().as_bytes())).collect();
         let regular = Group::of(&instances, |instance| !instance.backup);
         let backup = Group::of(&instances, |instance| instance.backup);
-        Self { instances, round, next: AtomicUsize::new(0), hashes, regular, backup, rules, lasting: Arc::default() }
+        let bounded = instances.iter().any(|instance| instance.max_connections.is_some());
+        Self {
+            instances,
+            round,
+            next: AtomicUsize::new(0),
+            hashes,
+            regular,
+            backup,
+            bounded,
+            queue: Queue::default(),
+            rules,
+            lasting: Arc::default(),
+        }
     }
 
     /// The same site as before, with other instances or rules.
@@ -104,8 +137,22 @@ impl Site {
     }
 
     /// A place among those who wait; `None` when that many do already.
-    pub(crate) fn queue(&self, most: usize) -> Option<Waiting<'_>> {
-        self.lasting.queue(most)
+    pub(crate) fn queue(&self, most: usize) -> Option<Place<'_>> {
+        Some(Place::new(self, self.lasting.queue(most)?))
+    }
+
+    /// Whether a request that comes now overtakes none that waits.
+    pub(crate) fn has_nobody_waiting(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn waiters(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Whether an instance may be full.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.bounded
     }
 
     /// Its instances, in the order of the file.
@@ -118,23 +165,51 @@ impl Site {
         &self.rules.balance
     }
 
-    /// The next instance for a request, marked as tried; `None` when every one has been. Those that have been put aside by
-    /// `now` come when nobody else is left, and backups when no other instance is up. `key` is what [`Balance::key`] makes
+    /// The next instance for a request, claimed and marked as tried. Those that have been put aside by `now` come when nobody
+    /// else is left, and backups when no other instance is up; one that is full is up. `key` is what [`Balance::key`] makes
     /// of the request.
-    pub(crate) fn pick(&self, tried: &mut Tried, key: u64, now: u64) -> Option<&Instance> {
-        let index = match self.instances.len() {
-            1 if tried.0 == 0 && !self.instances[0].duty.is_drained() => 0,
-            _ => self.choose(*tried, key, now)?,
-        };
-        tried.0 |= 1 << index;
-        self.instances.get(index)
+    pub(crate) fn pick(&self, tried: &mut Tried, key: u64, now: u64) -> Pick {
+        let mut full = Group::default();
+        loop {
+            let chosen = match self.instances.len() {
+                1 if tried.0 == 0 && full.is_empty() && !self.instances[0].duty.is_drained() => Choice::One(0),
+                _ => self.choose(*tried, full, key, now),
+            };
+            let index = match chosen {
+                Choice::One(index) => index,
+                Choice::Busy => return Pick::Busy,
+                Choice::None => return Pick::None,
+            };
+            if let Some(claim) = self.instances[index].claim() {
+                tried.0 |= 1 << index;
+                return Pick::One(claim);
+            }
+            // Full, or others have been faster.
+            full = full.with(index);
+        }
     }
 }
 
 impl Instance {
     /// An instance that nothing is said of.
     pub fn new(backend: Arc<Backend>) -> Self {
-        Self { backend, weight: 1, backup: false, health: None, duty: Arc::default() }
+        Self { backend, weight: 1, backup: false, max_connections: None, health: None, duty: Arc::default() }
+    }
+
+    /// Counts a request as with it, where it is not full.
+    fn claim(&self) -> Option<Claim> {
+        match self.most() {
+            None => Some(self.backend.claim()),
+            Some(most) => self.backend.claim_within(most),
+        }
+    }
+
+    fn most(&self) -> Option<usize> {
+        self.max_connections.map(|most| usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
+    fn is_full(&self) -> bool {
+        self.most().is_some_and(|most| self.backend.in_flight() >= most)
     }
 
     fn is_up(&self, now: u64) -> bool {

@@ -57,6 +57,9 @@ mod standing;
 /// Requests that are tried again with another instance.
 mod retries;
 
+/// Instances that are full, and requests that wait in line for one.
+mod queue;
+
 /// Instances that are asked whether they are up.
 mod health;
 

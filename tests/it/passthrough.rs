@@ -276,3 +276,27 @@ fn a_route_that_no_connection_can_come_to_is_said() {
     carom.reroute("\"mail.test\" = { passthrough = 2 }\n");
     assert!(!carom.said(0).iter().any(|line| line.starts_with("warning")), "{:?}", carom.said(0));
 }
+
+#[test]
+fn a_connection_waits_for_a_full_backend_until_another_one_ends() {
+    let backend = Origin::new(|conn| conn.echo());
+    let carom =
+        serving(format!("\"mail.test\" = {{ passthrough = {}, max_connections = 1 }}\n", backend.port())).start();
+    let hello = hello("mail.test");
+    let begin = || {
+        let mut client = Client::connect(carom.tls_address());
+        client.send(&hello);
+        client
+    };
+    let mut first = begin();
+    assert_eq!(first.exactly(hello.len()), hello);
+    let mut second = begin();
+    second.expect_silence(300);
+    let mut third = begin();
+    third.expect_silence(100);
+    drop(third);
+    assert_eq!(passed(&carom, "mail.test")["reason"], "client-gone");
+    assert_eq!(backend.connections(), 1);
+    drop(first);
+    assert_eq!(second.exactly(hello.len()), hello);
+}

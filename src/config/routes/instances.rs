@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Resolver;
 use crate::config::keys::{Keys, noted};
-use crate::config::node::{Node, Value};
+use crate::config::node::{Entry, Node, Value};
 use crate::config::report::Problem;
 use crate::config::{health, link, names};
 use crate::table::backend::Backend;
@@ -12,14 +12,17 @@ use crate::table::health::{Check, Health};
 use crate::table::site::{HEAVIEST, Instance, MOST_INSTANCES};
 use crate::table::target::{self, Written};
 
+/// What a route says of all of its targets that don't say otherwise.
+#[derive(Clone, Copy)]
+pub(super) struct Each<'s, 'a> {
+    pub(super) link: &'s link::Said<'a>,
+    pub(super) check: Option<&'s (Check, &'a Node<'a>)>,
+    pub(super) max_connections: Option<u32>,
+}
+
 impl<'a> Resolver<'a> {
     /// The instances of a target or of an array of them, with what the route says of all; `None` when one is wrong.
-    pub(super) fn instances(
-        &mut self,
-        node: &'a Node<'a>,
-        route: &link::Said<'a>,
-        check: Option<&(Check, &'a Node<'a>)>,
-    ) -> Option<Vec<Instance>> {
+    pub(super) fn instances(&mut self, node: &'a Node<'a>, each: Each<'_, 'a>) -> Option<Vec<Instance>> {
         let items = node.items();
         if items.is_empty() {
             self.problems.push(Problem::at(&node.span, "an array without a target").help("such as [8001, 8002]"));
@@ -32,10 +35,10 @@ impl<'a> Resolver<'a> {
         }
         let mut instances = Vec::with_capacity(items.len());
         for item in items {
-            instances.extend(self.instance(item, route, check));
+            instances.extend(self.instance(item, each));
         }
         let over_tls = |instance: &Instance| instance.backend.link().tls.is_some();
-        if let (Some(entry), true) = (route.about_tls(), instances.len() == items.len())
+        if let (Some(entry), true) = (each.link.about_tls(), instances.len() == items.len())
             && !instances.iter().any(over_tls)
         {
             self.problems.push(link::only_over_tls(entry));
@@ -43,16 +46,12 @@ impl<'a> Resolver<'a> {
         (instances.len() == items.len()).then_some(instances)
     }
 
-    fn instance(
-        &mut self,
-        node: &'a Node<'a>,
-        route: &link::Said<'a>,
-        check: Option<&(Check, &'a Node<'a>)>,
-    ) -> Option<Instance> {
+    fn instance(&mut self, node: &'a Node<'a>, each: Each<'_, 'a>) -> Option<Instance> {
+        let Each { link: route, check, mut max_connections } = each;
         let Value::Table(entries) = &node.value else {
             let backend = self.backend(node, &link::Said::default(), route)?;
             let health = check.and_then(|check| self.health(&backend, check));
-            return Some(Instance { health, ..Instance::new(backend) });
+            return Some(Instance { max_connections, health, ..Instance::new(backend) });
         };
         let (mut to, mut weight, mut backup, mut own) = (None, 1, false, link::Said::default());
         let mut own_check = None;
@@ -67,6 +66,7 @@ impl<'a> Resolver<'a> {
                     weight = number.and_then(|number| u16::try_from(number).ok()).unwrap_or(1);
                 }
                 "health" => own_check = health::read(&entry.node, problems).map(|check| (check, &entry.node)),
+                "max_connections" => max_connections = most(entry, problems).or(max_connections),
                 "backup" => backup = noted(entry.node.flag("true or false"), problems).unwrap_or(false),
                 _ => {
                     own.note(key, entry);
@@ -80,7 +80,7 @@ impl<'a> Resolver<'a> {
         };
         let backend = self.backend(to, &own, route)?;
         let health = own_check.as_ref().or(check).and_then(|check| self.health(&backend, check));
-        Some(Instance { weight, backup, health, ..Instance::new(backend) })
+        Some(Instance { weight, backup, max_connections, health, ..Instance::new(backend) })
     }
 
     fn health(&mut self, backend: &Backend, (check, node): &(Check, &'a Node<'a>)) -> Option<Arc<Health>> {
@@ -122,6 +122,15 @@ impl<'a> Resolver<'a> {
     }
 }
 
+/// How many requests an instance takes at once.
+pub(super) fn most(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<u32> {
+    let number = noted(entry.node.number("a number of requests at once", 1..=MOST_CONNECTIONS), problems)?;
+    u32::try_from(number).ok()
+}
+
+/// The highest `max_connections`: no instance has as many.
+const MOST_CONNECTIONS: i64 = 1_000_000;
+
 /// What a target's table may say.
 const TARGET: Keys = Keys {
     of: "a target",
@@ -129,6 +138,7 @@ const TARGET: Keys = Keys {
         "to",
         "weight",
         "backup",
+        "max_connections",
         "health",
         "send_proxy",
         "http2",
@@ -138,5 +148,5 @@ const TARGET: Keys = Keys {
         "client_key",
         "insecure",
     ],
-    later: &["max_connections"],
+    later: &[],
 };

@@ -1,23 +1,20 @@
 //! A request on its way to a backend: which one, over which connection, and what becomes of it when that fails.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::notes::Notes;
 use super::{Connection, Followed, Next};
+use crate::conn::choosing::{Choosing, Wait};
 use crate::http::head::Head;
 use crate::http::refuse::{Cut, Fault, Refusal};
 use crate::http::rewrite::{Changes, Origin};
 use crate::net::deadline::Elapsed;
 use crate::net::stream::Stream;
-use crate::table::backend::Backend;
+use crate::table::backend::{Backend, Claim};
 use crate::table::retries::{Allowance, Retries};
-use crate::table::site::{Site, Tried};
 use crate::upstream::connect;
 use crate::upstream::exchange::{Ended, Exchange};
-
-/// How long a request that waits for a site lets pass between two tries.
-const MOMENT: Duration = Duration::from_millis(100);
 
 /// A backend's connection that waits for the next request of one client.
 pub(super) struct Own {
@@ -31,24 +28,47 @@ pub(super) struct Own {
 
 /// The backends that a request may go to.
 pub(super) enum Choice<'a> {
-    /// The instances of a site, each once; with what the request is chosen by.
-    Site(&'a Site, Tried, u64),
+    /// The instances of a site.
+    Site(Choosing<'a>),
     One(Option<Arc<Backend>>),
 }
 
 impl Choice<'_> {
-    /// The next one, by that time.
-    fn next(&mut self, now: u64) -> Option<Arc<Backend>> {
+    /// The next one, by that time, claimed.
+    fn next(&mut self, now: u64) -> Option<Claim> {
         match self {
-            Self::Site(site, tried, key) => site.pick(tried, *key, now).map(|instance| Arc::clone(&instance.backend)),
-            Self::One(backend) => backend.take(),
+            Self::Site(choosing) => choosing.next(now),
+            Self::One(backend) => backend.take().map(|backend| backend.claim()),
+        }
+    }
+
+    /// Whether others have to go first.
+    fn has_to_queue(&mut self) -> bool {
+        match self {
+            Self::Site(choosing) => choosing.has_to_queue(),
+            Self::One(_) => false,
+        }
+    }
+
+    /// Why nobody is left, where the last who was tried failed for this reason.
+    fn why(&self, last: Refusal) -> Refusal {
+        match self {
+            Self::Site(choosing) => choosing.why(last),
+            Self::One(_) => last,
+        }
+    }
+
+    /// It has been reached.
+    fn settle(&mut self) {
+        if let Self::Site(choosing) = self {
+            choosing.settle();
         }
     }
 
     /// Forgets who has been tried.
-    fn begin_again(&mut self) {
-        if let Self::Site(_, tried, _) = self {
-            *tried = Tried::default();
+    fn forget(&mut self) {
+        if let Self::Site(choosing) = self {
+            choosing.forget();
         }
     }
 }
@@ -72,7 +92,8 @@ enum Given {
 
 impl<'a> Tries<'a> {
     fn of(choice: &Choice<'a>, exchange: &Exchange) -> Self {
-        let Choice::Site(site, ..) = choice else { return Self { by: None, left: 0 } };
+        let Choice::Site(choosing) = choice else { return Self { by: None, left: 0 } };
+        let site = choosing.site();
         let Some(retries) = &site.rules().retries else { return Self { by: None, left: 0 } };
         let allowance = site.lasting().allowance();
         allowance.earn(retries.budget);
@@ -125,41 +146,51 @@ impl Connection {
         if tries.by.is_some() {
             exchange.keep_for_replay(self.settings().limits.replay);
         }
-        let last = match self.reach(exchange, &mut choice, &mut tries, notes).await {
-            Ok(reached) => return reached,
-            Err(last) => last,
+        let last = match choice.has_to_queue() {
+            true => Refusal::BackendBusy,
+            false => match self.reach(exchange, &mut choice, &mut tries, notes).await {
+                Ok(reached) => return reached,
+                Err(last) => last,
+            },
         };
-        match choice {
-            Choice::Site(site, ..) if !site.rules().wait.is_zero() => {
-                // Boxed, since it is rare.
-                Box::pin(self.wait_for(site, exchange, choice, tries, notes)).await
+        match &choice {
+            // Boxed, since it is rare.
+            Choice::Site(choosing) if choosing.waits() => {
+                let wait = choosing.wait(self.settings().limits.waiting)?;
+                Box::pin(self.wait(exchange, choice, wait, tries, notes)).await
             }
-            _ => Err(last),
+            Choice::Site(_) | Choice::One(_) => Err(last),
         }
     }
 
-    /// Tries a site's instances again and again, for as long as it says. Nothing of the request has been sent.
-    async fn wait_for(
+    /// Tries a site's instances again, in turn with the others that wait, for as long as it says. The backends have nothing
+    /// of the request, or may get it once more.
+    async fn wait<'a>(
         &mut self,
-        site: &Site,
         exchange: &mut Exchange,
-        mut choice: Choice<'_>,
+        mut choice: Choice<'a>,
+        wait: Wait<'a>,
         mut tries: Tries<'_>,
         notes: &mut Notes,
     ) -> Result<Followed, Refusal> {
-        let _place = site.queue(self.settings().limits.waiting).ok_or(Refusal::QueueFull)?;
-        let begun = Instant::now();
-        while begun.elapsed() < site.rules().wait {
-            let gone = Box::pin(exchange.client_goes(&mut self.stream, &mut self.ended));
-            if self.ticket.within(MOMENT, gone).await.is_ok() {
+        while let Choice::Site(choosing) = &mut choice {
+            let patience = choosing.patience(&wait)?;
+            let waiting = Box::pin(async {
+                tokio::select! {
+                    () = exchange.client_goes(&mut self.stream, &mut self.ended) => true,
+                    () = choosing.chance(&wait) => false,
+                }
+            });
+            if self.ticket.within(patience, waiting).await == Ok(true) {
                 notes.cut(Cut::ClientGone);
                 return Ok(Followed::By(Next::Close));
             }
             if self.ticket.is_over() {
                 return Err(Refusal::Draining);
             }
-            choice.begin_again();
-            if let Ok(reached) = self.reach(exchange, &mut choice, &mut tries, notes).await {
+            if choosing.begin_again()
+                && let Ok(reached) = self.reach(exchange, &mut choice, &mut tries, notes).await
+            {
                 return reached;
             }
         }
@@ -178,15 +209,15 @@ impl Connection {
         let mut last = Refusal::NoBackend;
         let mut lost = false;
         loop {
-            let Some(backend) = choice.next(self.worker.now()) else {
+            let Some(claim) = choice.next(self.worker.now()) else {
                 // Whoever has lost it may be well again.
                 if !std::mem::take(&mut lost) {
-                    return Err(last);
+                    return Err(choice.why(last));
                 }
-                choice.begin_again();
+                choice.forget();
                 continue;
             };
-            match self.give(exchange, &backend, tries, notes).await {
+            match self.give(exchange, choice, claim, tries, notes).await {
                 Given::Over(over) => return Ok(over),
                 Given::Lost => {
                     exchange.rewind();
@@ -206,11 +237,12 @@ impl Connection {
     async fn give(
         &mut self,
         exchange: &mut Exchange,
-        backend: &Arc<Backend>,
+        choice: &mut Choice<'_>,
+        claim: Claim,
         tries: &mut Tries<'_>,
         notes: &mut Notes,
     ) -> Given {
-        let claim = backend.claim();
+        let backend = claim.backend();
         notes.backend = Some(Arc::clone(backend));
         let generation = backend.generation();
         let mut kept = self.kept(backend, !exchange.head.is_idempotent);
@@ -229,6 +261,7 @@ impl Connection {
                     }
                 },
             };
+            choice.settle();
             let ended = self.exchange(exchange, &mut stream).await;
             match verdict(&ended, reused) {
                 Verdict::Served => self.worker.served(backend),

@@ -6,25 +6,32 @@ use super::{Instance, MOST_INSTANCES, Site, Tried};
 use crate::table::balance::{self, Balance};
 
 impl Site {
-    pub(super) fn choose(&self, tried: Tried, key: u64, now: u64) -> Option<usize> {
+    pub(super) fn choose(&self, tried: Tried, full: Group, key: u64, now: u64) -> Choice {
         let up = Group::of(&self.instances, |instance| instance.is_up(now));
-        let left = Group::of(&self.instances, |instance| !instance.duty.is_drained()).and(Group(!tried.0));
+        let left = Group::of(&self.instances, |instance| !instance.duty.is_drained()).without_all(Group(tried.0));
+        let full = match self.bounded {
+            false => full,
+            true => full.and_also(Group::of(&self.instances, Instance::is_full)),
+        };
         let (regular, backup) = (self.regular.and(left), self.backup.and(left));
         for group in [regular.and(up), backup.and(up), regular, backup] {
+            let room = group.without_all(full);
             let chosen = match self.rules.balance {
                 _ if group.is_empty() => continue,
+                // It is up: who stands in for it would only be in its place.
+                _ if room.is_empty() => return Choice::Busy,
                 // Those who stand by have no turns.
-                _ if self.regular.and(group).is_empty() => group.iter().next(),
-                Balance::RoundRobin => self.in_turn(group, tried.0 == 0),
-                Balance::LeastConnections => self.least_busy(group, self.take_turn()?),
-                Balance::RandomTwo => self.of_two(group),
-                Balance::Hash(_) => self.nearest(group, key),
+                _ if self.regular.and(room).is_empty() => room.iter().next(),
+                Balance::RoundRobin => self.in_turn(room, tried.0 == 0),
+                Balance::LeastConnections => self.take_turn().and_then(|turn| self.least_busy(room, turn)),
+                Balance::RandomTwo => self.of_two(room),
+                Balance::Hash(_) => self.nearest(room, key),
             };
-            if chosen.is_some() {
-                return chosen;
+            if let Some(index) = chosen {
+                return Choice::One(index);
             }
         }
-        None
+        Choice::None
     }
 
     /// The instance that the next request would get, without taking the turn; `None` where that depends on the request, or
@@ -94,8 +101,19 @@ impl Site {
     }
 }
 
-/// Some of a site's instances, a bit each.
+/// What has been chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The instance with this index.
+    One(usize),
+    /// Nobody: who could serve is full.
+    Busy,
+    /// Nobody is left.
+    None,
+}
+
+/// Some of a site's instances, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Group(u64);
 
 impl Group {
@@ -107,6 +125,18 @@ impl Group {
         Self(self.0 & other.0)
     }
 
+    fn and_also(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    fn without_all(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub(super) fn with(self, index: usize) -> Self {
+        Self(self.0 | 1 << index)
+    }
+
     fn without(self, index: usize) -> Self {
         Self(self.0 & !(1 << index))
     }
@@ -115,7 +145,7 @@ impl Group {
         self.0 >> index & 1 == 1
     }
 
-    fn is_empty(self) -> bool {
+    pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
 

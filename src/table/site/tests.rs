@@ -15,9 +15,17 @@ fn site(weights: &[(u16, bool)], balance: Balance) -> Site {
     Site::new(instances, Rules { balance, ..Rules::default() })
 }
 
+/// Who is picked; the claim is given back at once.
+fn pick<'a>(site: &'a Site, tried: &mut Tried, key: u64, now: u64) -> Option<&'a Instance> {
+    match site.pick(tried, key, now) {
+        Pick::One(claim) => site.instances().iter().find(|one| Arc::ptr_eq(&one.backend, claim.backend())),
+        Pick::Busy | Pick::None => None,
+    }
+}
+
 fn ports(site: &Site, turns: usize) -> Vec<u16> {
     (0..turns)
-        .map(|_| match site.pick(&mut Tried::default(), 0, 0).unwrap().backend.address() {
+        .map(|_| match pick(site, &mut Tried::default(), 0, 0).unwrap().backend.address() {
             Address::Port(port) => *port - 8000,
             _ => unreachable!(),
         })
@@ -41,7 +49,7 @@ fn a_request_tries_each_instance_once_and_backups_last() {
     let site = site(&[(1, true), (1, false), (3, false)], Balance::RoundRobin);
     let mut tried = Tried::default();
     let mut order = Vec::new();
-    while let Some(instance) = site.pick(&mut tried, 0, 0) {
+    while let Some(instance) = pick(&site, &mut tried, 0, 0) {
         order.push(instance.backup);
     }
     assert_eq!(order, [false, false, true]);
@@ -61,13 +69,13 @@ fn a_drained_instance_gets_nothing_even_where_nobody_else_is_there() {
     assert_eq!(ports(&saved, 2), [1, 2]);
     let one = site(&[(1, false)], Balance::RoundRobin);
     one.instances()[0].duty.drain(true);
-    assert!(one.pick(&mut Tried::default(), 0, 0).is_none());
+    assert!(pick(&one, &mut Tried::default(), 0, 0).is_none());
 }
 
 #[test]
 fn a_site_of_backups_only_still_serves() {
     let site = site(&[(1, true), (1, true)], Balance::RoundRobin);
-    assert!(site.pick(&mut Tried::default(), 0, 0).is_some());
+    assert!(pick(&site, &mut Tried::default(), 0, 0).is_some());
 }
 
 #[test]
@@ -80,7 +88,7 @@ fn least_connections_passes_by_the_busy_one() {
 }
 
 fn chosen(site: &Site, key: u64, tried: &mut Tried) -> u16 {
-    let instance = site.pick(tried, key, 0).unwrap();
+    let instance = pick(site, tried, key, 0).unwrap();
     match instance.backend.address() {
         Address::Port(port) => *port - 8000,
         _ => unreachable!(),
@@ -134,7 +142,7 @@ fn a_key_whose_instance_fails_goes_to_the_next_nearest_and_to_backups_last() {
         let mut tried = Tried::default();
         let order: Vec<u16> = (0..3).map(|_| chosen(&site, key, &mut tried)).collect();
         assert!(order[0] != order[1] && order[2] == 3, "{order:?}");
-        assert!(site.pick(&mut tried, key, 0).is_none());
+        assert!(pick(&site, &mut tried, key, 0).is_none());
     }
 }
 
@@ -172,7 +180,7 @@ fn turns_stay_exact_when_one_is_aside() {
     let site = site(&[(1, false); 3], Balance::RoundRobin);
     put_aside(&site, 1);
     let ports: Vec<u16> = (0..6)
-        .map(|_| match site.pick(&mut Tried::default(), 0, 2).unwrap().backend.address() {
+        .map(|_| match pick(&site, &mut Tried::default(), 0, 2).unwrap().backend.address() {
             Address::Port(port) => *port - 8000,
             _ => unreachable!(),
         })
@@ -188,11 +196,49 @@ fn backups_serve_when_no_other_is_up_and_who_is_aside_when_nobody_is() {
         put_aside(&site, 1);
         let mut tried = Tried::default();
         let mut order = Vec::new();
-        while let Some(instance) = site.pick(&mut tried, 0, 2) {
+        while let Some(instance) = pick(&site, &mut tried, 0, 2) {
             order.push(instance.backup);
         }
         assert_eq!(order, [true, false, false]);
         put_aside(&site, 2);
-        assert!(!site.pick(&mut Tried::default(), 0, 2).unwrap().backup);
+        assert!(!pick(&site, &mut Tried::default(), 0, 2).unwrap().backup);
     }
+}
+
+/// Two instances, each with room for one, that are chosen in this way.
+fn narrow(balance: Balance) -> Site {
+    let instances = site(&[(1, false), (1, false), (1, true)], Balance::RoundRobin).instances().to_vec();
+    let narrowed = instances.into_iter().map(|instance| Instance { max_connections: Some(1), ..instance });
+    Site::new(narrowed.collect(), Rules { balance, ..Rules::default() })
+}
+
+#[test]
+fn who_is_full_is_passed_over_and_backups_are_not_for_that() {
+    for balance in [Balance::RoundRobin, Balance::LeastConnections, Balance::RandomTwo, Balance::Hash(By::Client)] {
+        let site = narrow(balance);
+        let mut claims = Vec::new();
+        for _ in 0..2 {
+            match site.pick(&mut Tried::default(), 7, 0) {
+                Pick::One(claim) => claims.push(claim),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(!Arc::ptr_eq(claims[0].backend(), claims[1].backend()));
+        assert!(matches!(site.pick(&mut Tried::default(), 7, 0), Pick::Busy));
+        // One of them is down, and the other full: it is up, and so no backup's hour.
+        put_aside(&site, 0);
+        assert!(matches!(site.pick(&mut Tried::default(), 7, 2), Pick::Busy));
+        put_aside(&site, 1);
+        assert!(pick(&site, &mut Tried::default(), 7, 2).unwrap().backup);
+        claims.clear();
+    }
+}
+
+#[test]
+fn a_full_instance_loses_no_turns_of_others() {
+    let site = narrow(Balance::RoundRobin);
+    let held = site.instances()[0].backend.claim();
+    assert_eq!(ports(&site, 3), [2, 2, 2]);
+    drop(held);
+    assert_eq!(ports(&site, 4), [1, 2, 1, 2]);
 }
