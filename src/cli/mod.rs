@@ -11,6 +11,7 @@ mod check;
 mod demo;
 mod explain;
 mod follow;
+mod history;
 mod past;
 mod serve;
 mod set;
@@ -69,6 +70,23 @@ enum Verb {
     Unset {
         /// As the file's keys are compared
         site: String,
+        #[command(flatten)]
+        meant: Meant,
+    },
+    /// Say which tables were live, the newest first; or what one of them said
+    History {
+        /// The number of a table, whose text is printed
+        number: Option<u64>,
+        #[command(flatten)]
+        meant: Meant,
+    },
+    /// Write a table that was live into the routes file again
+    ///
+    /// It is read as a save is: what is good no more, as when a certificate is gone, is said, and nothing is written. A
+    /// carom that serves the file applies it as any other save, and keeps it as a new table.
+    Rollback {
+        /// Its number in `carom history` [default: the newest that says something else than the file does now]
+        number: Option<u64>,
         #[command(flatten)]
         meant: Meant,
     },
@@ -147,6 +165,8 @@ pub(crate) fn run() -> ExitCode {
         (Some(Verb::Explain { url, serve }), ..) => explain::run(&url, serve),
         (Some(Verb::Set { site, targets, meant }), ..) => set::set(&site, &targets, meant),
         (Some(Verb::Unset { site, meant }), ..) => set::unset(&site, meant),
+        (Some(Verb::History { number, meant }), ..) => history::show(number, meant),
+        (Some(Verb::Rollback { number, meant }), ..) => history::rollback(number, meant),
         (Some(Verb::Demo { port, tls, tls_port }), ..) => demo::run(port, tls.then_some(tls_port), |demo| {
             let (listen, tls, state) = (demo.listen, demo.tls, Some(demo.state));
             let (certs, tls_self_signed) = (Some(PathBuf::from("certs")), !tls.is_empty());

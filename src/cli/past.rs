@@ -61,7 +61,7 @@ impl Past {
             kept.number
         );
         say!("help: correct {file}, and it is applied as soon as it is saved");
-        say!("help: what is served now stands in {}", kept_in.display());
+        say!("help: `carom rollback` puts back what is served now, which stands in {}", kept_in.display());
         let from = format!("table {} of {when}, in place of {file}", kept.number);
         Ok(First { bytes, table, from })
     }

@@ -46,6 +46,13 @@ impl Home {
         run(Command::new(BINARY).args(self.arguments(more).iter().map(AsRef::<str>::as_ref)))
     }
 
+    /// A verb that is about its routes: exit code, and what it said.
+    #[track_caller]
+    fn verb(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let (routes, state) = (self.routes(), self.0.path().join("state"));
+        run(Command::new(BINARY).args(arguments).arg("--routes").arg(routes).arg("--state").arg(state))
+    }
+
     /// The folder of each kept table, by its number.
     fn kept(&self) -> Vec<(u64, PathBuf)> {
         kept_below(&self.0.path().join("state"))
@@ -189,4 +196,88 @@ fn where_nothing_can_be_kept_one_warning_says_so_and_requests_are_served() {
     let warnings: Vec<&String> = said.iter().filter(|line| line.contains("can't be kept")).collect();
     assert_eq!(warnings.len(), 1, "{said:#?}");
     assert!(said.iter().any(|line| line.contains("--state")), "{said:#?}");
+}
+
+#[test]
+fn the_history_says_number_time_and_changes_and_what_a_table_said() {
+    let home = Home::with("\"a.test\" = 1\n");
+    let (code, said) = home.verb(&["history"]);
+    assert!(code == Some(1) && said.contains("no table") && said.contains("--state"), "{said}");
+    let carom = home.carom();
+    for (count, text) in [(2, "\"a.test\" = 2 # two\n"), (3, "\"a.test\" = 2\n\"b.test\" = 3\n")] {
+        home.save(text);
+        home.wait_kept(count);
+    }
+    let (code, said) = home.verb(&["history"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((code, lines.len()), (Some(0), 3), "{said}");
+    for (line, begin, end) in [
+        (lines[0], "*    3  20", "UTC  + b.test → 3"),
+        (lines[1], "     2  20", "UTC  ~ a.test 1 → 2"),
+        (lines[2], "     1  20", "UTC  routes.toml came with 1 routes"),
+    ] {
+        assert!(line.starts_with(begin) && line.ends_with(end), "{said}");
+    }
+    assert_eq!(home.verb(&["history", "2"]), (Some(0), "\"a.test\" = 2 # two\n".to_owned()));
+    let (code, said) = home.verb(&["history", "9"]);
+    assert!(code == Some(1) && said.contains("table 9 is not kept: there are 1 to 3"), "{said}");
+    drop(carom);
+    home.save("\"c.test\" = 4\n");
+    let (_, said) = home.verb(&["history"]);
+    assert!(!said.contains('*') && said.contains("says something else now"), "{said}");
+}
+
+#[test]
+fn a_rollback_serves_what_was_live_before_and_is_a_table_of_its_own() {
+    let (one, two) = (Origin::named("one"), Origin::named("two"));
+    let first = format!("# the first\n{}", to(&one));
+    let home = Home::with(&first);
+    let carom = home.carom();
+    let mut client = carom.client();
+    home.save(&to(&two));
+    home.wait_kept(2);
+    assert_eq!(client.get("a.test", "/").text(), "two GET /");
+    let mark = carom.mark();
+    let (code, said) = home.verb(&["rollback"]);
+    assert!(code == Some(0) && said.contains("is back at table 1 of 20"), "{said}");
+    assert!(said.contains(&format!("~ a.test {} → {}", two.port(), one.port())), "{said}");
+    carom.wait_changed(mark);
+    assert_eq!(client.get("a.test", "/").text(), "one GET /");
+    assert_eq!(std::fs::read_to_string(home.routes()).unwrap(), first);
+    home.wait_kept(3);
+    // Once more is the way forward again; a number is any of them.
+    let mark = carom.mark();
+    let (code, said) = home.verb(&["rollback"]);
+    assert!(code == Some(0) && said.contains("table 2"), "{said}");
+    carom.wait_changed(mark);
+    home.wait_kept(4);
+    drop(carom);
+    let (code, said) = home.verb(&["rollback", "1"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(std::fs::read_to_string(home.routes()).unwrap(), first);
+    // What was broken by hand is put right by the table that serves.
+    home.save("\"a.test\" = 99999\n");
+    let carom = home.carom();
+    let mark = carom.mark();
+    let (code, said) = home.verb(&["rollback"]);
+    assert!(code == Some(0) && said.contains("right again"), "{said}");
+    carom.stderr(mark, "that the file is right", |line| line.contains("no route has changed"));
+}
+
+#[test]
+fn a_table_that_is_good_no_more_is_no_way_back() {
+    let home = Home::with("\"a.test\" = { to = \"https://127.0.0.1:1\", ca = \"ca.pem\" }\n");
+    let ca = home.0.path().join("ca.pem");
+    std::fs::write(&ca, crate::support::tls::root()).unwrap();
+    let carom = home.carom();
+    home.save("\"a.test\" = 1\n");
+    home.wait_kept(2);
+    std::fs::remove_file(&ca).unwrap();
+    let (code, said) = home.verb(&["rollback"]);
+    assert_eq!(code, Some(1), "{said}");
+    for word in ["routes.toml:1:", "ca.pem", "nothing was written", "table 1 of 20", "no way back"] {
+        assert!(said.contains(word), "{word} in {said}");
+    }
+    assert_eq!(std::fs::read_to_string(home.routes()).unwrap(), "\"a.test\" = 1\n");
+    carom.assert_running();
 }
