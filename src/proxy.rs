@@ -13,7 +13,8 @@ use crate::bounce::{Decide, Routes};
 use crate::certify::Certify;
 use crate::config::file::listen_address;
 use crate::conn::tls::Tls;
-use crate::conn::worker::{Doors, Listening, Said, Shared, Speaks, Stage, Worker};
+use crate::conn::worker::{Listening, Said, Shared, Speaks, Stage, Worker};
+pub use crate::net::doors::Doors;
 use crate::net::{listen, system};
 use crate::record::Observe;
 use crate::settings::Settings;
@@ -182,7 +183,7 @@ impl Builder {
             decide: self.decide.unwrap_or_else(|| Arc::new(Routes::new(Table::new()))),
             observe: self.observe,
             settings: Arc::new(self.settings),
-            doors: Doors::new(most),
+            doors: Arc::new(Doors::new(most)),
             seldom: Said::new(),
             tls,
         });
@@ -199,6 +200,11 @@ impl Proxy {
     /// The addresses that it is bound to, in the order they were given, with their real ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// How many clients are connected, for as long as somebody wants to know.
+    pub fn doors(&self) -> Arc<Doors> {
+        Arc::clone(&self.shared.doors)
     }
 
     /// Serves until `shutdown` is ready, then takes nothing new, answers what is in flight and ends: at the latest when

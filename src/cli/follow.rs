@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use carom::bounce::Routes;
 use carom::config::caution::{cautions, unheard};
@@ -11,8 +11,10 @@ use carom::config::certs::{Found, Trouble};
 use carom::config::diff::Diff;
 use carom::config::routes;
 use carom::config::watch::{self, Seen, Watch};
+use carom::ops::control::{Command, RoutesFile};
 use carom::table::Table;
 use tokio::signal::unix::Signal;
+use tokio::sync::{mpsc, watch as watch_channel};
 use tokio::time::{Instant, interval_at};
 
 use super::past::Past;
@@ -22,6 +24,8 @@ use super::shelf::Shelf;
 /// The files and whoever publishes what is in them.
 pub(super) struct Follow {
     path: PathBuf,
+    /// What the control socket says of the file.
+    file: watch_channel::Sender<RoutesFile>,
     bytes: Option<Vec<u8>>,
     listening: Vec<SocketAddr>,
     routes: Routes,
@@ -44,7 +48,7 @@ impl Follow {
     /// Follows the routes file, of which `bytes` are published or have been said to be broken, and the certificates, where
     /// there are any; what was wrong with those has been said.
     pub(super) fn new(
-        path: PathBuf,
+        file: RoutesFile,
         bytes: Option<Vec<u8>>,
         listening: Vec<SocketAddr>,
         routes: Routes,
@@ -52,11 +56,16 @@ impl Follow {
         past: Past,
     ) -> Self {
         let certs = certs.map(|(shelf, found)| Certs::new(shelf, &found, &routes.current()));
-        Self { path, bytes, listening, routes, certs, past }
+        Self { path: file.path.clone(), file: watch_channel::Sender::new(file), bytes, listening, routes, certs, past }
     }
 
-    /// Publishes all that is new and can be published.
-    pub(super) async fn for_ever(mut self, mut hangup: Signal) {
+    /// What is known of the routes file, from now on.
+    pub(super) fn file(&self) -> watch_channel::Receiver<RoutesFile> {
+        self.file.subscribe()
+    }
+
+    /// Publishes all that is new and can be published, and does what is asked for.
+    pub(super) async fn for_ever(mut self, mut hangup: Signal, mut commands: mpsc::Receiver<Command>) {
         // The workers run by now: they don't inherit it.
         watch::give_way();
         let mut watch = Watch::new(&self.path, self.bytes.take());
@@ -65,10 +74,13 @@ impl Follow {
         loop {
             tokio::select! {
                 seen = watch.changed() => match seen {
-                    Seen::Content(bytes) => self.reroute(&name, &bytes),
-                    Seen::Missing => say!("{name} is gone: the routes that run stay until it is back"),
-                    Seen::Unreadable(why) => say!("{name} can't be read ({why}): the routes that run stay"),
+                    Seen::Content(bytes) => drop(self.reroute(&name, &bytes)),
+                    Seen::Missing => self.stays(format!("{name} is gone: the routes that run stay until it is back")),
+                    Seen::Unreadable(why) => {
+                        self.stays(format!("{name} can't be read ({why}): the routes that run stay"));
+                    }
                 },
+                Some(command) = commands.recv() => self.obey(command, &name, &mut watch),
                 () = changed(&mut self.certs) => self.recertify(true),
                 _ = hours.tick() => self.recertify(false),
                 Some(()) = hangup.recv() => {
@@ -81,14 +93,37 @@ impl Follow {
         }
     }
 
-    fn reroute(&mut self, name: &str, bytes: &[u8]) {
+    /// Does what was asked for over the control socket. Who has asked may be gone by now.
+    fn obey(&mut self, command: Command, name: &str, watch: &mut Watch) {
+        match command {
+            Command::Reload(reply) => {
+                let outcome = routes::read(&self.path).map_err(|report| report.to_string()).and_then(|bytes| {
+                    let outcome = self.reroute(name, &bytes);
+                    watch.know(bytes);
+                    outcome
+                });
+                let _ = reply.send(outcome);
+            }
+        }
+    }
+
+    /// What stands in the file can't be applied.
+    fn stays(&self, why: String) {
+        say!("{why}");
+        self.file.send_modify(|file| file.broken = Some(why));
+    }
+
+    /// Applies the content of the routes file. Gives what that has changed, or why it can't be.
+    fn reroute(&mut self, name: &str, bytes: &[u8]) -> Result<String, String> {
         let running = self.routes.current();
         let mut table = match routes::parse(&self.path, bytes, &self.listening, Some(&running)) {
             Ok(table) => table,
             Err(report) => {
                 say!("{}", report.render(colors()).trim_end());
                 say!("{name} was not applied: the routes that run stay");
-                return;
+                let report = report.to_string();
+                self.file.send_modify(|file| file.broken = Some(report.clone()));
+                return Err(report);
             }
         };
         let diff = Diff::between(&running, &table);
@@ -102,10 +137,12 @@ impl Follow {
             found = Some(read);
         }
         publish(&self.routes, table);
-        match diff.is_empty() {
-            true => say!("{name} read again: no route has changed"),
-            false => say!("{}", diff.block(name).trim_end()),
-        }
+        let block = match diff.is_empty() {
+            true => format!("{name} read again: no route has changed"),
+            false => diff.block(name).trim_end().to_owned(),
+        };
+        say!("{block}");
+        self.file.send_modify(|file| (file.applied, file.broken) = (SystemTime::now(), None));
         let unheard = if self.certs.is_none() { unheard(&self.routes.current(), name) } else { None };
         for caution in cautions(&self.routes.current(), name).into_iter().chain(unheard) {
             say!("{caution}");
@@ -114,6 +151,7 @@ impl Follow {
             certs.tell(&found);
         }
         self.past.keep(bytes, &diff.block(name));
+        Ok(block)
     }
 
     /// Reads the certificates again. Time alone changes little: then it is only said what it does change.

@@ -7,20 +7,33 @@ macro_rules! say {
     }};
 }
 
+/// Says a line on standard output, likewise.
+macro_rules! tell {
+    ($($text:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("{}\n", format_args!($($text)*)));
+    }};
+}
+
 mod check;
 mod demo;
+mod drain;
 mod explain;
 mod follow;
 mod history;
 mod past;
+mod reload;
 mod serve;
 mod set;
 mod shelf;
+mod status;
+mod talk;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use carom::config::file::Control;
 use clap::{Args, Parser, Subcommand};
 
 /// Bounces each HTTP request to the right backend, by its Host, as routes.toml says.
@@ -90,6 +103,35 @@ enum Verb {
         #[command(flatten)]
         meant: Meant,
     },
+    /// Say how a carom that runs is: its sites, their instances, which of them are down and why
+    Status {
+        /// One site: its key in the routes, or a name in its `also`
+        site: Option<String>,
+        /// As JSON, as it is documented with the control socket
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        to: To,
+    },
+    /// Have the routes read now: exit 0 when they are fine, 1 when not, and nothing has changed
+    Reload(To),
+    /// Give an instance no new requests, also after a save; those that are with it go on
+    Drain {
+        #[command(flatten)]
+        which: Which,
+        /// Wait until it has none: exit 0, or 1 when it still has some after so long
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        wait: Option<Duration>,
+        #[command(flatten)]
+        to: To,
+    },
+    /// Give a drained instance requests again
+    Undrain {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        to: To,
+    },
     /// Show the job at once: embedded backends, and a routes file to edit
     Demo {
         /// The port to listen on
@@ -130,6 +172,9 @@ struct Serve {
     /// Refuse to start when the routes file is broken, in place of serving the last table that was good
     #[arg(long)]
     strict: bool,
+    /// The control socket, or `off` [default: control.sock in $RUNTIME_DIRECTORY or in the state folder]
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<Control>,
     /// Threads that carry requests [default: one a core]
     #[arg(long)]
     workers: Option<usize>,
@@ -145,6 +190,32 @@ struct Meant {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The state folder, as serve has it
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
+}
+
+/// Which instance is meant.
+#[derive(Args, Debug)]
+struct Which {
+    /// Its site: the key in the routes, or a name in its `also`
+    site: String,
+    /// The target, as it stands in the routes or as `carom status` shows it
+    instance: String,
+}
+
+/// Which carom is talked to.
+#[derive(Args, Debug, Default)]
+struct To {
+    /// Its control socket
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<Control>,
+    /// Its routes file [default: the first of routes.toml, config/routes.toml, /etc/carom/routes.toml]
+    #[arg(long, value_name = "FILE")]
+    routes: Option<PathBuf>,
+    /// Its carom.toml
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Its state folder
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
 }
@@ -167,6 +238,10 @@ pub(crate) fn run() -> ExitCode {
         (Some(Verb::Unset { site, meant }), ..) => set::unset(&site, meant),
         (Some(Verb::History { number, meant }), ..) => history::show(number, meant),
         (Some(Verb::Rollback { number, meant }), ..) => history::rollback(number, meant),
+        (Some(Verb::Status { site, json, to }), ..) => status::run(site.as_deref(), json, to),
+        (Some(Verb::Reload(to)), ..) => reload::run(to),
+        (Some(Verb::Drain { which, wait, to }), ..) => drain::drain(&which, wait, to),
+        (Some(Verb::Undrain { which, to }), ..) => drain::undrain(&which, to),
         (Some(Verb::Demo { port, tls, tls_port }), ..) => demo::run(port, tls.then_some(tls_port), |demo| {
             let (listen, tls, state) = (demo.listen, demo.tls, Some(demo.state));
             let (certs, tls_self_signed) = (Some(PathBuf::from("certs")), !tls.is_empty());

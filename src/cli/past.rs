@@ -26,6 +26,8 @@ pub(super) struct First {
     pub(super) table: Table,
     /// Where the table is from, for people.
     pub(super) from: String,
+    /// What is wrong with the file, where that is why the table is another.
+    pub(super) broken: Option<String>,
 }
 
 impl Past {
@@ -40,7 +42,7 @@ impl Past {
             Ok(bytes) => match routes::parse(path, &bytes, listening, None) {
                 Ok(table) => {
                     self.keep(&bytes, &self.since_last_time(path, &table));
-                    return Ok(First { bytes: Some(bytes), table, from: path.display().to_string() });
+                    return Ok(First { bytes: Some(bytes), table, from: path.display().to_string(), broken: None });
                 }
                 Err(report) => (report, Some(bytes)),
             },
@@ -63,7 +65,7 @@ impl Past {
         say!("help: correct {file}, and it is applied as soon as it is saved");
         say!("help: `carom rollback` puts back what is served now, which stands in {}", kept_in.display());
         let from = format!("table {} of {when}, in place of {file}", kept.number);
-        Ok(First { bytes, table, from })
+        Ok(First { bytes, table, from, broken: Some(report.to_string()) })
     }
 
     /// Keeps what has gone live. Where that fails, everything but the past goes on.

@@ -8,25 +8,29 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use carom::bounce::Routes;
 use carom::config::caution::{cautions, unheard};
 use carom::config::certs::Found;
-use carom::config::file::{self, Config, Listen};
+use carom::config::file::{self, Config, Control, Listen};
 use carom::config::report::Report;
 use carom::config::state::{self, default_state_path};
 use carom::config::{default_certs_path, default_routes_path};
 use carom::ops::access::{Access, Format, Writer};
+use carom::ops::control::{Control as ControlServer, RoutesFile, Served, Socket};
 use carom::ops::health::Checks;
 use carom::ops::names::Names;
 use carom::proxy::{self, BindError, Proxy};
 use carom::table::Table;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 
 use super::Serve;
 use super::follow::Follow;
 use super::past::{First, Past};
 use super::shelf::{Folder, Shelf};
+use super::talk::usual_place;
 
 /// Why `serve` did not serve: what to say, and how to exit.
 pub(super) struct Failure {
@@ -43,7 +47,16 @@ pub(super) struct Told {
     pub(super) certs: Option<Folder>,
     /// The state folder of these routes, which may not be there yet; `None` where nobody says where one could be.
     pub(super) state: Option<PathBuf>,
+    /// The control socket: where somebody has said, else by default, where there is a place for one.
+    control: Option<(PathBuf, Said)>,
     self_signed: bool,
+}
+
+/// Whether a place was named by somebody.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    ByHand,
+    ByDefault,
 }
 
 /// The configuration is wrong.
@@ -51,6 +64,9 @@ pub(super) const WRONG: u8 = 1;
 
 /// The system does not give what is needed: an address, a thread, a file.
 pub(super) const REFUSED: u8 = 3;
+
+/// Commands that wait for one another.
+const COMMANDS: usize = 16;
 
 /// Serves until a signal says stop.
 pub(super) fn run(serve: Serve) -> ExitCode {
@@ -74,7 +90,7 @@ impl Failure {
 impl Told {
     /// From flags, from carom.toml where there are none, else the defaults.
     pub(super) fn by(serve: Serve) -> Result<Self, Failure> {
-        let config = configuration(serve.config.as_deref()).map_err(|report| wrong(&report))?;
+        let config = configuration(serve.config.as_deref())?;
         let routes = routes_path(serve.routes, &config)?;
         let tls = serve.tls.into_iter().map(|address| Listen { tls: true, ..Listen::from(address) });
         let flags: Vec<Listen> = serve.listen.into_iter().map(Listen::from).chain(tls).collect();
@@ -90,7 +106,12 @@ impl Told {
         let certs = named.or_else(|| speaks_tls.then(usual));
         let state = serve.state.or_else(|| config.state.clone()).or_else(default_state_path);
         let state = state.map(|state| state::of_routes(&state, &routes));
-        Ok(Self { config, routes, listen, certs, state, self_signed: serve.tls_self_signed })
+        let control = match serve.control.or_else(|| config.control.clone()) {
+            Some(Control::At(path)) => Some((path, Said::ByHand)),
+            Some(Control::Off) => None,
+            None => usual_place(state.as_deref()).map(|path| (path, Said::ByDefault)),
+        };
+        Ok(Self { config, routes, listen, certs, state, control, self_signed: serve.tls_self_signed })
     }
 
     /// Where it listens.
@@ -106,6 +127,9 @@ struct Running {
     log: Option<Writer>,
     routes: Routes,
     dns_servers: Vec<SocketAddr>,
+    control: Option<Socket>,
+    /// For people: `http://[::]:80`.
+    listening: Vec<String>,
     /// What is said once signals are listened to.
     ready: String,
 }
@@ -114,9 +138,10 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     let (workers, strict) = (serve.workers, serve.strict);
     let told = Told::by(serve)?;
     let addresses = told.addresses();
-    let Told { config, routes: path, listen, certs, state, self_signed } = told;
+    let Told { config, routes: path, listen, certs, state, control, self_signed } = told;
     let mut past = Past::new(state.as_deref());
-    let First { bytes, table, from } = past.first(&path, &addresses, strict).map_err(|report| wrong(&report))?;
+    let First { bytes, table, from, broken } =
+        past.first(&path, &addresses, strict).map_err(|report| wrong(&report))?;
     let certs = certs.filter(|_| listen.iter().any(|listen| listen.tls));
     let mut shelf = certs.map(|folder| Shelf::new(folder, config.default_cert.clone(), self_signed));
     let found = shelf.as_mut().map(|shelf| first_certificates(shelf, &table)).transpose()?;
@@ -140,23 +165,25 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         log = Some(writer);
     }
     let proxy = builder.bind().await.map_err(|error| cannot_listen(&error))?;
-    let mut ready = ready(proxy.addresses(), &listen, &from, &routes.current());
+    let control = control.map(|(path, said)| control_socket(path, said)).transpose()?.flatten();
+    let listening = written(proxy.addresses(), &listen);
+    let mut ready = ready(&listening, &from, &routes.current());
     let name = file_name(&path);
     let unheard = if shelf.is_none() { unheard(&routes.current(), &name) } else { None };
     for caution in cautions(&routes.current(), &name).into_iter().chain(unheard) {
         let _ = write!(ready, "\n{caution}");
     }
-    let listening = proxy.addresses().to_vec();
-    let follow = Follow::new(path, bytes, listening, routes.clone(), shelf.zip(found), past);
-    Ok(Running { proxy, routes, dns_servers: config.dns_servers, follow, log, ready })
+    let file = RoutesFile { path, applied: SystemTime::now(), broken };
+    let follow = Follow::new(file, bytes, proxy.addresses().to_vec(), routes.clone(), shelf.zip(found), past);
+    Ok(Running { proxy, routes, dns_servers: config.dns_servers, follow, log, control, listening, ready })
 }
 
-fn configuration(path: Option<&Path>) -> Result<Config, Report> {
-    path.map_or_else(|| Ok(Config::default()), Config::load)
+pub(super) fn configuration(path: Option<&Path>) -> Result<Config, Failure> {
+    path.map_or_else(|| Ok(Config::default()), Config::load).map_err(|report| wrong(&report))
 }
 
 /// The routes file: the one named here, or in carom.toml, or the first that exists of the usual places.
-fn routes_path(named: Option<PathBuf>, config: &Config) -> Result<PathBuf, Failure> {
+pub(super) fn routes_path(named: Option<PathBuf>, config: &Config) -> Result<PathBuf, Failure> {
     named.or_else(|| config.routes.clone()).or_else(default_routes_path).ok_or_else(|| Failure {
         text:
             "carom: no routes file: name one (`carom serve routes.toml`), or make routes.toml, config/routes.toml or \
@@ -174,8 +201,17 @@ impl Running {
         say!("{}", self.ready);
         // These two ask where instances are and whether they are up, for as long as they are held.
         let names = Names::follow(self.routes.clone(), self.dns_servers).map_err(refused)?;
-        let checks = Checks::follow(self.routes).map_err(refused)?;
-        let mut followed = Box::pin(self.follow.for_ever(hangup));
+        let checks = Checks::follow(self.routes.clone()).map_err(refused)?;
+        let (commands, asked) = mpsc::channel(COMMANDS);
+        let served = Served {
+            routes: self.routes,
+            listening: self.listening,
+            doors: self.proxy.doors(),
+            file: self.follow.file(),
+            commands,
+        };
+        let control = self.control.map(|socket| ControlServer::serve(socket, served)).transpose().map_err(refused)?;
+        let mut followed = Box::pin(self.follow.for_ever(hangup, asked));
         let shutdown = async {
             tokio::select! {
                 () = &mut followed => {}
@@ -192,7 +228,7 @@ impl Running {
             }
             code = again.twice() => code,
         };
-        drop((names, checks));
+        drop((names, checks, control));
         if let Some(log) = self.log {
             log.finish();
         }
@@ -232,13 +268,30 @@ pub(super) fn file_name(path: &Path) -> String {
 }
 
 /// `carom: listening on http://[::]:80 — 12 routes from routes.toml`
-fn ready(addresses: &[SocketAddr], listen: &[Listen], from: &str, table: &Table) -> String {
-    let scheme = |listen: &Listen| if listen.tls { "https" } else { "http" };
-    let addresses: Vec<_> =
-        addresses.iter().zip(listen).map(|(address, listen)| format!("{}://{address}", scheme(listen))).collect();
+fn ready(listening: &[String], from: &str, table: &Table) -> String {
     let routes = table.routes().len();
     let s = if routes == 1 { "" } else { "s" };
-    format!("carom: listening on {} — {routes} route{s} from {from}", addresses.join(", "))
+    format!("carom: listening on {} — {routes} route{s} from {from}", listening.join(", "))
+}
+
+/// Where it listens, for people.
+fn written(addresses: &[SocketAddr], listen: &[Listen]) -> Vec<String> {
+    let scheme = |listen: &Listen| if listen.tls { "https" } else { "http" };
+    addresses.iter().zip(listen).map(|(address, listen)| format!("{}://{address}", scheme(listen))).collect()
+}
+
+/// The control socket. One that somebody has asked for has to be there; without the usual one, it serves all the same.
+fn control_socket(path: PathBuf, said: Said) -> Result<Option<Socket>, Failure> {
+    match Socket::bind(path) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) if said == Said::ByHand => {
+            Err(Failure { text: format!("carom: {error}\nhelp: {}", error.help()), code: REFUSED })
+        }
+        Err(error) => {
+            say!("carom: {error}; it serves without\nhelp: {}", error.help());
+            Ok(None)
+        }
+    }
 }
 
 /// The certificates to begin with. What is wrong with some of them is said, and the others are served.

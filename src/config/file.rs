@@ -30,6 +30,8 @@ pub struct Config {
     pub certs: Option<PathBuf>,
     /// The state folder, as it is written. Default: see [`default_state_path`](super::state::default_state_path).
     pub state: Option<PathBuf>,
+    /// Where the control socket is. Default: decided by who starts it.
+    pub control: Option<Control>,
     /// The name whose certificate is shown to clients that ask for a name which has none, or for none at all.
     pub default_cert: Option<Box<str>>,
     /// What connections ask for while they run.
@@ -49,6 +51,22 @@ pub struct Listen {
     pub proxy_protocol: bool,
     /// Whether it speaks TLS. Default: no.
     pub tls: bool,
+}
+
+/// Where the control socket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Nowhere.
+    Off,
+    /// At this path.
+    At(PathBuf),
+}
+
+impl From<&str> for Control {
+    /// `off`, or a path.
+    fn from(text: &str) -> Self {
+        if text == "off" { Self::Off } else { Self::At(text.into()) }
+    }
 }
 
 impl From<SocketAddr> for Listen {
@@ -112,6 +130,7 @@ const TOP: Keys = Keys {
         "workers",
         "certs",
         "state",
+        "control",
         "default_cert",
         "listen",
         "timeouts",
@@ -122,7 +141,7 @@ const TOP: Keys = Keys {
         "dns",
         "log",
     ],
-    later: &["control", "status"],
+    later: &["status"],
 };
 
 const LISTEN: Keys = Keys { of: "[[listen]]", known: &["address", "proxy_protocol", "tls"], later: &[] };
@@ -220,6 +239,13 @@ impl Config {
             }
             "certs" => self.certs = noted(path(node, "the path of the folder of certificates"), problems),
             "state" => self.state = noted(path(node, "the path of the state folder"), problems),
+            "control" => {
+                let place = path(node, "\"off\", or the path of the control socket");
+                self.control = noted(place, problems).map(|path| match path.to_str() {
+                    Some("off") => Control::Off,
+                    _ => Control::At(path),
+                });
+            }
             "default_cert" => self.default_cert = noted(host_name(node), problems),
             "listen" => self.listen = listeners(node, problems),
             "timeouts" => timeouts(&mut self.settings.timeouts, node, problems),

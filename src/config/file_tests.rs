@@ -51,7 +51,7 @@ fn the_example_routes_are_right() {
 #[test]
 fn every_key_arrives_in_its_place() {
     let config = parse(
-        "routes = \"r.toml\"\nworkers = 3\ncerts = \"c\"\nstate = \"s\"\ndefault_cert = \"Bücher.example\"\n\
+        "routes = \"r.toml\"\nworkers = 3\ncerts = \"c\"\ncontrol = \"/c.sock\"\nstate = \"s\"\ndefault_cert = \"Bücher.example\"\n\
          [[listen]]\naddress = \":8080\"\n[[listen]]\naddress = \"127.0.0.1:81\"\ntls = true\n\
          proxy_protocol = true\n[timeouts]\nhandshake = \"12s\"\nhead = \"1s\"\nbody = \"2s\"\nconnect = \"3ms\"\nresponse_head = \"4s\"\nresponse_body = \"5s\"\n\
          send = \"6s\"\nidle = \"7s\"\nbackend_idle = \"8s\"\ntunnel = \"9m\"\nhalf_closed = \"11s\"\ndrain = \"10s\"\n\
@@ -66,6 +66,7 @@ fn every_key_arrives_in_its_place() {
     let want = Config {
         routes: Some("r.toml".into()),
         workers: 3,
+        control: Some(Control::At("/c.sock".into())),
         certs: Some("c".into()),
         state: Some("s".into()),
         default_cert: Some("xn--bcher-kva.example".into()),
@@ -142,7 +143,6 @@ fn what_is_wrong_says_what_would_be_right() {
         ("[[listen]]\naddress = \"80\"\nproxy_protocol = 1", "3:18", "found a number"),
         ("[[listen]]\naddress = \"80\"\nproxy_protocol = true", "3:1", "[forwarded] trust = ["),
         ("[status]\nlisten = \"x\"", "1:2", "not yet: `status`"),
-        ("control = \"x\"", "1:1", "not yet: `control`"),
         ("[timeouts]\nhead = 10", "2:8", "\"10s\""),
         ("[timeouts]\nhead = \"0s\"", "2:8", "nothing"),
         ("[timeouts]\nidle = \"off\"", "2:8", "can't be off"),

@@ -118,6 +118,13 @@ impl Watch {
         self.next_poll = Instant::now();
     }
 
+    /// Takes this content of a file as applied: somebody else has read it.
+    pub fn know(&mut self, content: Vec<u8>) {
+        self.settling = Settling::new(Pace::NORMAL, Some(content));
+        self.taken = self.subject.stamp();
+        self.unread = true;
+    }
+
     /// Waits for a content that differs from the last one and has settled. Safe to cancel: what was noticed is kept.
     pub async fn changed(&mut self) -> Seen {
         loop {

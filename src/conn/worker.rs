@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -23,6 +22,7 @@ use crate::conn::tls::{self, Established, Negotiated, Tls};
 use crate::conn::{http2, passthrough, proxied};
 use crate::net::buffer::Buffer;
 use crate::net::deadline::{Sweep, TICK, Ticket};
+use crate::net::doors::Doors;
 use crate::net::listen::BACKLOG;
 use crate::net::seldom::Seldom;
 use crate::net::stream::Stream;
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     pub(crate) decide: Arc<dyn Decide>,
     pub(crate) observe: Option<Arc<dyn Observe>>,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) doors: Doors,
+    pub(crate) doors: Arc<Doors>,
     pub(crate) seldom: Said,
     /// There where an address speaks TLS.
     pub(crate) tls: Option<Tls>,
@@ -88,13 +88,6 @@ pub(crate) struct Speaks {
     pub(crate) proxy_protocol: bool,
     /// A TLS handshake, before HTTP.
     pub(crate) tls: bool,
-}
-
-/// How many clients are in, and how many may be.
-#[derive(Debug)]
-pub(crate) struct Doors {
-    open: AtomicUsize,
-    most: usize,
 }
 
 /// Where a stop has got to.
@@ -308,6 +301,7 @@ impl Worker {
     /// A backend has failed a request.
     pub(crate) fn failed(&self, backend: &Backend, why: &'static str) {
         if let Some(Aside { length }) = backend.standing().failed(self.sweep.now()) {
+            backend.standing().because(why);
             let milliseconds = length;
             tracing::warn!(%backend, why, milliseconds, "a backend keeps failing: others are tried before it");
         }
@@ -431,19 +425,9 @@ impl Buffers {
 impl Shared {
     fn say_full(&self) {
         if self.seldom.no_room.may_say() {
-            let limit = self.doors.most;
+            let limit = self.doors.most();
             tracing::warn!(limit, "as many clients as allowed (limits.connections): idle connections make room");
         }
-    }
-}
-
-impl Doors {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { open: AtomicUsize::new(0), most }
-    }
-
-    fn are_full(&self) -> bool {
-        self.open.load(Ordering::Relaxed) >= self.most
     }
 }
 
@@ -468,14 +452,14 @@ impl Guest {
     }
 
     fn enter(shared: &Arc<Shared>) -> Self {
-        shared.doors.open.fetch_add(1, Ordering::Relaxed);
+        shared.doors.enter();
         Self(Arc::clone(shared))
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.0.doors.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.doors.leave();
     }
 }
 

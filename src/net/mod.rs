@@ -4,6 +4,7 @@
 
 pub(crate) mod buffer;
 pub(crate) mod deadline;
+pub(crate) mod doors;
 pub(crate) mod haul;
 pub(crate) mod listen;
 pub(crate) mod proxy_protocol;

@@ -18,11 +18,12 @@ use crate::bounce::Routes;
 use crate::http::head::Parsed;
 use crate::http::response::ResponseHead;
 use crate::net::buffer::Buffer;
+use crate::net::deadline;
 use crate::net::proxy_protocol::Ends;
 use crate::net::stream::Stream;
 use crate::settings::Limits;
 use crate::table::backend::{Address, Backend};
-use crate::table::health::{Health, Probe, State};
+use crate::table::health::{Check, Health, Probe, State};
 use crate::table::{Action, Table};
 use crate::upstream::connect;
 
@@ -108,9 +109,11 @@ async fn ask_for_ever(backend: Arc<Backend>, health: Arc<Health>) {
         match (health.take(answer.is_ok()), answer) {
             (Some(State::Down), Err(why)) => {
                 down_since = Some(Instant::now());
-                tracing::warn!(%backend, why, "a backend is down");
+                tracing::warn!(%backend, why, back = returns(check), "a backend is down");
+                health.remember(deadline::now(), Some(why));
             }
             (Some(_), Ok(())) => {
+                health.remember(deadline::now(), None);
                 // What requests have found out before is of the past.
                 backend.standing().forget();
                 match down_since.take() {
@@ -125,6 +128,12 @@ async fn ask_for_ever(backend: Arc<Backend>, health: Arc<Health>) {
         }
         sleep(jittered(check.interval)).await;
     }
+}
+
+/// What brings an instance back that is down.
+pub(super) fn returns(check: &Check) -> String {
+    let s = if check.rise == 1 { "" } else { "s in a row" };
+    format!("{} good answer{s} to {check}", check.rise)
 }
 
 /// A tenth more or less, so that many checks don't come at the same moment for ever.

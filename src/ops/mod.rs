@@ -1,6 +1,7 @@
 //! What keeps a proxy well and visible, off the data path.
 
 pub mod access;
+pub mod control;
 pub mod health;
 pub mod local;
 pub mod names;

@@ -2,8 +2,12 @@
 //!
 //! Who asks is `ops::health`; here is only what is remembered. Without a check an instance is up.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
 
 /// A check, as an operator has asked for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +49,10 @@ pub struct Health {
     state: AtomicU8,
     /// Answers in a row that speak against the state.
     against: AtomicU32,
+    /// When the state was last another, in milliseconds since a moment that all have in common.
+    since: AtomicU64,
+    /// Why it is down, where it is.
+    why: ArcSwapOption<String>,
 }
 
 /// Whether an instance is fit to serve.
@@ -60,7 +68,13 @@ pub enum State {
 
 impl Health {
     pub(crate) fn new(check: Check) -> Self {
-        Self { check, state: AtomicU8::new(State::Unknown as u8), against: AtomicU32::new(0) }
+        Self {
+            check,
+            state: AtomicU8::new(State::Unknown as u8),
+            against: AtomicU32::new(0),
+            since: AtomicU64::new(0),
+            why: ArcSwapOption::empty(),
+        }
     }
 
     /// How it is checked.
@@ -81,6 +95,23 @@ impl Health {
         self.state.load(Ordering::Relaxed) == State::Up as u8
     }
 
+    /// When the state was last another; 0 where it has always been the same.
+    pub(crate) fn since(&self) -> u64 {
+        self.since.load(Ordering::Relaxed)
+    }
+
+    /// Why it is down, where it is.
+    pub fn why(&self) -> Option<Arc<String>> {
+        self.why.load_full()
+    }
+
+    /// Notes down when the state has changed, and why where it is down.
+    pub(crate) fn remember(&self, now: u64, why: Option<String>) {
+        // 0 is for never.
+        self.since.store(now.max(1), Ordering::Relaxed);
+        self.why.store(why.map(Arc::new));
+    }
+
     /// Takes an answer; there is one asker. Gives the new state where that changes it.
     pub(crate) fn take(&self, good: bool) -> Option<State> {
         let (becomes, after) = match (self.state(), good) {
@@ -99,6 +130,17 @@ impl Health {
         self.against.store(0, Ordering::Relaxed);
         self.state.store(becomes as u8, Ordering::Relaxed);
         Some(becomes)
+    }
+}
+
+impl fmt::Display for Check {
+    /// What is asked, and how often: `GET /up every 10s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.probe {
+            Probe::Tcp => f.write_str("a connection")?,
+            Probe::Http { method, path, .. } => write!(f, "{method} {path}")?,
+        }
+        write!(f, " every {}", humantime::format_duration(self.interval))
     }
 }
 

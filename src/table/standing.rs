@@ -5,6 +5,7 @@
 //! It is never more than a preference: where all instances of a site are aside, all serve.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// So many failures in a row, with no success between them, put a backend aside.
 const FAILURES: u32 = 3;
@@ -26,6 +27,19 @@ pub(crate) struct Standing {
     aside_until: AtomicU64,
     /// When it was first put aside.
     since: AtomicU64,
+    /// The code of the failure that put it aside. Written and read seldom, by whoever puts it aside and by who asks.
+    why: Mutex<&'static str>,
+}
+
+/// How a backend that is aside is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IsAside {
+    /// The code of the last failure.
+    pub(crate) why: &'static str,
+    /// When it was first put aside.
+    pub(crate) since: u64,
+    /// When it gets requests again.
+    pub(crate) until: u64,
 }
 
 /// It has been put aside.
@@ -45,6 +59,18 @@ pub(crate) struct Back {
 impl Standing {
     pub(crate) fn is_aside(&self, now: u64) -> bool {
         self.aside_until.load(Ordering::Relaxed) > now
+    }
+
+    /// How it is aside, if it is.
+    pub(crate) fn aside(&self, now: u64) -> Option<IsAside> {
+        let until = self.aside_until.load(Ordering::Relaxed);
+        let why = *self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        (until > now).then(|| IsAside { why, since: self.since.load(Ordering::Relaxed), until })
+    }
+
+    /// Why it has just been put aside.
+    pub(crate) fn because(&self, why: &'static str) {
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     /// A request has failed by its fault.

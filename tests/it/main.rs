@@ -66,6 +66,9 @@ mod health;
 /// Instances that are given by a name, which moves.
 mod names;
 
+/// The control socket, and the verbs that speak over it.
+mod control;
+
 /// Each limit and each deadline, and what it protects.
 mod limits;
 

@@ -173,7 +173,11 @@ impl Setup {
             command.args(["--tls", address]);
         }
         command.args(["--workers", &self.workers.to_string()]).arg("--state").arg(folder.join("state"));
-        command.current_dir(folder).env_remove("CAROM_LOG").envs(self.environment.iter().cloned());
+        command
+            .current_dir(folder)
+            .env_remove("CAROM_LOG")
+            .env_remove("RUNTIME_DIRECTORY")
+            .envs(self.environment.iter().cloned());
         (command, routes)
     }
 
@@ -207,7 +211,10 @@ impl Carom {
     pub fn in_folder(folder: tempfile::TempDir, arguments: &[&str]) -> Self {
         let mut command = Command::new(BINARY);
         command.args(arguments).current_dir(folder.path()).env_remove("CAROM_LOG");
-        command.env_remove("STATE_DIRECTORY").env("XDG_STATE_HOME", folder.path().join("state"));
+        command
+            .env_remove("STATE_DIRECTORY")
+            .env_remove("RUNTIME_DIRECTORY")
+            .env("XDG_STATE_HOME", folder.path().join("state"));
         let routes = folder.path().join("routes.toml");
         Self::spawn(&mut command, folder, routes)
     }
@@ -257,6 +264,35 @@ pub fn run(command: &mut Command) -> (Option<i32>, String) {
 }
 
 impl Carom {
+    /// A verb, asked of this carom: its exit code, and what it said.
+    #[track_caller]
+    pub fn verb(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        run(&mut self.command(arguments))
+    }
+
+    /// The command of a verb that is asked of this carom.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).arg("--routes").arg(&self.routes).arg("--state").arg(self.folder().join("state"));
+        command.current_dir(self.folder()).env_remove("RUNTIME_DIRECTORY");
+        command
+    }
+
+    /// What `carom status --json` says.
+    #[track_caller]
+    pub fn status(&self) -> Value {
+        let (code, said) = self.verb(&["status", "--json"]);
+        assert_eq!(code, Some(0), "{said}");
+        parsed(&said)
+    }
+
+    /// Its control socket.
+    pub fn control(&self) -> PathBuf {
+        let entries = std::fs::read_dir(self.folder().join("state")).expect("state folder");
+        let mut sockets = entries.map(|entry| entry.expect("entry").path().join("control.sock"));
+        sockets.find(|path| path.exists()).expect("a control socket")
+    }
+
     /// The first address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]

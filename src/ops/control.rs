@@ -1,0 +1,134 @@
+//! The control socket: HTTP and JSON over a unix socket that only its user may open, for `carom status` and its like.
+//!
+//! A thread of its own, away from those who carry requests. What it can see, it answers by itself; whatever changes the table
+//! or a file it does not do: that goes as a [`Command`] to the one who publishes tables, who replies. It is no way into a
+//! site, and speaks no HTTP/1 of ours: that is for requests, and this is hyper's.
+//!
+//! # Endpoints
+//!
+//! All bodies are JSON; `carom` says in its `Server` field which version answers. What fails is
+//! `{"error": "…"}`, with 400 for a request that is wrong, 404 for what is not there, 422 for what can't be done.
+//!
+//! | | answers |
+//! |---|---|
+//! | `GET /v1/status[?site=…]` | a [`Status`] |
+//! | `POST /v1/reload` | `{"text": "…"}`: the routes file has been read, and what that has changed; 422: what is wrong with it |
+//! | `POST /v1/drain` `{"site": "…", "instance": "…"}` | `{"text": "…", "instance": "…", "in_flight": 3}`: the instance gets no new requests, also after a save |
+//! | `POST /v1/undrain`, the same | the same: it gets requests again |
+//!
+//! ```sh
+//! curl --unix-socket control.sock http://carom/v1/status
+//! ```
+
+mod api;
+mod find;
+mod socket;
+pub mod status;
+
+use std::convert::Infallible;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use super::own_thread::OwnThread;
+use crate::bounce::Routes;
+use crate::net::doors::Doors;
+
+pub use socket::{NoSocket, Socket};
+pub use status::Status;
+
+/// Connections at once.
+const MOST_CONNECTIONS: usize = 64;
+
+/// How long a request's head may take, and how long a connection may be silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A control socket that is served. Ends when dropped, and its file with it.
+#[derive(Debug)]
+pub struct Control {
+    _thread: OwnThread,
+    _file: socket::File,
+}
+
+/// What a control socket is about.
+#[derive(Debug)]
+pub struct Served {
+    /// What requests are routed by.
+    pub routes: Routes,
+    /// The addresses that are listened on, for people: `http://[::]:80`.
+    pub listening: Vec<String>,
+    /// The clients.
+    pub doors: Arc<Doors>,
+    /// What is known of the routes file.
+    pub file: watch::Receiver<RoutesFile>,
+    /// Who publishes tables. Where the other side is gone, commands are refused.
+    pub commands: mpsc::Sender<Command>,
+}
+
+/// What is known of the routes file.
+#[derive(Clone, Debug)]
+pub struct RoutesFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// When what is in it was last applied.
+    pub applied: SystemTime,
+    /// Why what stands there now is not what runs.
+    pub broken: Option<String>,
+}
+
+/// What the one who publishes tables is asked for.
+#[derive(Debug)]
+pub enum Command {
+    /// To read the routes file now. The reply says what that has changed, or what is wrong with it.
+    Reload(Reply),
+}
+
+/// Where the outcome of a command goes, as text for people: an error is why nothing has changed.
+pub type Reply = oneshot::Sender<Result<String, String>>;
+
+impl Control {
+    /// Serves a socket.
+    ///
+    /// # Errors
+    /// A thread or a runtime that can't be made.
+    pub fn serve(socket: Socket, served: Served) -> io::Result<Self> {
+        let (listener, file) = socket.into_parts();
+        let started = SystemTime::now();
+        let thread = OwnThread::start("control", move || async move {
+            match UnixListener::from_std(listener) {
+                Ok(listener) => accept_all(listener, Arc::new(api::Api::new(served, started))).await,
+                Err(error) => tracing::error!(%error, "the control socket can't be served"),
+            }
+        })?;
+        Ok(Self { _thread: thread, _file: file })
+    }
+}
+
+async fn accept_all(listener: UnixListener, api: Arc<api::Api>) {
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        // Never closed.
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, most likely: wait for some to come back.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let api = Arc::clone(&api);
+        tokio::task::spawn_local(async move {
+            let service = service_fn(|request| async { Ok::<_, Infallible>(api.answer(request).await) });
+            let mut connection = http1::Builder::new();
+            connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(64 * 1024);
+            // Who is gone, or speaks no HTTP, gets nothing more.
+            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,161 @@
+//! What each request to the control socket is answered with.
+
+use std::time::{Duration, SystemTime};
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode, header};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::status::Status;
+use super::{Command, Served, find};
+
+/// The most bytes of a request's body.
+const LONGEST_BODY: usize = 64 * 1024;
+
+/// How long a request's body may take.
+const BODY: Duration = Duration::from_secs(10);
+
+/// How long a command may take: a large table is not read in a moment.
+const COMMAND: Duration = Duration::from_secs(120);
+
+/// What answers.
+#[derive(Debug)]
+pub(super) struct Api {
+    served: Served,
+    started: SystemTime,
+}
+
+/// Why a request is not done.
+#[derive(Debug)]
+struct Failed(StatusCode, String);
+
+/// Which instance is meant.
+#[derive(Debug, Deserialize)]
+struct OneInstance {
+    site: String,
+    instance: String,
+}
+
+type Answer = Result<serde_json::Value, Failed>;
+
+impl Api {
+    pub(super) fn new(served: Served, started: SystemTime) -> Self {
+        Self { served, started }
+    }
+
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let (status, body) = match self.dispatch(request).await {
+            Ok(body) => (StatusCode::OK, body),
+            Err(Failed(status, error)) => (status, json!({ "error": error })),
+        };
+        let mut response = Response::new(Full::from(format!("{body}\n")));
+        *response.status_mut() = status;
+        let fields = response.headers_mut();
+        fields.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        fields.insert(header::SERVER, header::HeaderValue::from_static(concat!("carom/", env!("CARGO_PKG_VERSION"))));
+        response
+    }
+
+    async fn dispatch(&self, request: Request<Incoming>) -> Answer {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        match (path.as_str(), &method) {
+            ("/v1/status", &Method::GET) => self.status(request.uri().query().unwrap_or_default()),
+            ("/v1/reload", &Method::POST) => self.command(Command::Reload).await,
+            ("/v1/drain", &Method::POST) => self.drain(&body(request).await?, true),
+            ("/v1/undrain", &Method::POST) => self.drain(&body(request).await?, false),
+            ("/v1/status" | "/v1/reload" | "/v1/drain" | "/v1/undrain", _) => {
+                Err(Failed(StatusCode::METHOD_NOT_ALLOWED, format!("{path} is not there for {method}")))
+            }
+            _ => {
+                let version = env!("CARGO_PKG_VERSION");
+                Err(Failed(StatusCode::NOT_FOUND, format!("carom {version} has no {path}")))
+            }
+        }
+    }
+
+    fn status(&self, query: &str) -> Answer {
+        let site = query.split('&').find_map(|pair| pair.strip_prefix("site=")).map(percent_decoded);
+        let status = Status::of(&self.served, self.started, site.as_deref()).map_err(not_found)?;
+        shown(&status)
+    }
+
+    /// Takes an instance out, or back in.
+    fn drain(&self, asked: &OneInstance, out: bool) -> Answer {
+        let table = self.served.routes.current();
+        let line = find::line(&table, &asked.site).map_err(not_found)?;
+        let instance = find::instance(line, &asked.instance).map_err(not_found)?;
+        let was = instance.duty.drain(out);
+        let (site, backend, in_flight) = (&*line.route.name, &*instance.backend, instance.backend.in_flight());
+        let text = match (was, out) {
+            (true, true) => format!("{site}: {backend} was drained already; {in_flight} requests are with it"),
+            (false, false) => format!("{site}: {backend} was not drained"),
+            (false, true) => {
+                tracing::info!(site, %backend, in_flight, "an instance is drained: it gets no new requests");
+                format!("{site}: {backend} gets no new requests; {in_flight} are with it")
+            }
+            (true, false) => {
+                tracing::info!(site, %backend, "an instance is drained no more");
+                format!("{site}: {backend} gets requests again")
+            }
+        };
+        let nobody = out && line.site.instances().iter().all(|instance| instance.duty.is_drained());
+        let warning = if nobody { "\nnobody is left to serve it: requests get 503 (no-backend)" } else { "" };
+        Ok(json!({ "text": format!("{text}{warning}"), "instance": backend.to_string(), "in_flight": in_flight }))
+    }
+
+    /// Has something done by the one who publishes tables.
+    async fn command(&self, command: impl FnOnce(super::Reply) -> Command) -> Answer {
+        let (reply, outcome) = oneshot::channel();
+        let gone = || Failed(StatusCode::SERVICE_UNAVAILABLE, "this carom is stopping".to_owned());
+        let asked = async {
+            self.served.commands.send(command(reply)).await.map_err(|_| gone())?;
+            outcome.await.map_err(|_| gone())
+        };
+        match timeout(COMMAND, asked).await {
+            Ok(done) => done?.map(|text| json!({ "text": text })).map_err(impossible),
+            Err(_) => Err(Failed(StatusCode::GATEWAY_TIMEOUT, "it takes longer than two minutes".to_owned())),
+        }
+    }
+}
+
+fn shown(value: &impl Serialize) -> Answer {
+    serde_json::to_value(value).map_err(|error| Failed(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+fn not_found(what: String) -> Failed {
+    Failed(StatusCode::NOT_FOUND, what)
+}
+
+fn impossible(what: String) -> Failed {
+    Failed(StatusCode::UNPROCESSABLE_ENTITY, what)
+}
+
+/// Reads a body, whole, bounded in length and time.
+async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Failed> {
+    let read = timeout(BODY, Limited::new(request.into_body(), LONGEST_BODY).collect()).await;
+    let bytes = match read {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) => return Err(Failed(StatusCode::BAD_REQUEST, format!("the body can't be read: {error}"))),
+        Err(_) => return Err(Failed(StatusCode::REQUEST_TIMEOUT, "the body does not come".to_owned())),
+    };
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Failed(StatusCode::BAD_REQUEST, format!("the body is not what is asked for: {error}")))
+}
+
+/// A part of a query as it was meant. What is no escape stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let escape = (first == b'%').then(|| behind.get(..2)).flatten();
+        let escape = escape.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(escape.unwrap_or(first));
+        rest = if escape.is_some() { &behind[2..] } else { behind };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

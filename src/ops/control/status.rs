@@ -1,0 +1,250 @@
+//! What `GET /v1/status` answers: these shapes as JSON, which only grow. Times are RFC 3339.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Served, find};
+use crate::net::deadline;
+use crate::ops::health::returns;
+use crate::table::health::State;
+use crate::table::site;
+use crate::table::{Action, Table};
+
+/// As many sites are told of where none is asked for.
+const MOST_SITES: usize = 10_000;
+
+/// A running carom.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Status {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub process: u32,
+    /// Since when it runs.
+    pub started: String,
+    /// For how long.
+    pub uptime_seconds: u64,
+    /// The addresses that it listens on: `http://[::]:80`.
+    pub listening: Vec<String>,
+    /// Clients that are connected.
+    pub connections: usize,
+    /// As many as may be.
+    pub most_connections: usize,
+    /// The routes file.
+    pub routes: File,
+    /// The sites that have instances, in the order of the file.
+    pub sites: Vec<Site>,
+    /// How many more there are.
+    pub more_sites: usize,
+    /// The certificates that are shown, those that end first in front.
+    pub certificates: Vec<Certificate>,
+}
+
+/// The routes file.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct File {
+    /// Where it is.
+    pub path: String,
+    /// When its content was last applied.
+    pub applied: String,
+    /// Why what stands there now is not what runs; absent where it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub broken: Option<String>,
+}
+
+/// A line of the routes that has instances.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Site {
+    /// Its key, as it is written.
+    pub name: String,
+    /// Its other names, in compared form.
+    pub also: Vec<String>,
+    /// The line of the file.
+    pub line: u32,
+    /// Whether its connections are passed through.
+    pub passthrough: bool,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Its instances, in the order of the file.
+    pub instances: Vec<Instance>,
+}
+
+/// An instance of a site.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Instance {
+    /// Its target, as it is written.
+    pub name: String,
+    /// Whether it gets requests.
+    pub state: Word,
+    /// Why that is so, where it is not up.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
+    /// Since when; absent where it has been so since it is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub since: Option<String>,
+    /// What brings it back, where it is not up.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub back: Option<String>,
+    /// Requests and tunnels that are with it now, of all sites.
+    pub in_flight: usize,
+    /// Requests that it has been given, of all sites, tries included.
+    pub requests: u64,
+    /// Its share of the turns.
+    pub weight: u16,
+    /// Serves only when no other can.
+    pub backup: bool,
+    /// How it is checked; absent where it isn't.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub check: Option<String>,
+}
+
+/// Whether an instance gets requests.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Word {
+    /// It does.
+    Up,
+    /// Its checks say that it is down.
+    Down,
+    /// It has failed too many requests in a row: others are tried first.
+    Aside,
+    /// Its checks have not been answered yet.
+    NotAsked,
+    /// It gets none, and some are with it still.
+    Draining,
+    /// It gets none, and has none.
+    Drained,
+}
+
+/// A certificate.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Certificate {
+    /// The names that it is for.
+    pub names: Vec<String>,
+    /// Until when it is valid.
+    pub until: String,
+    /// For how many days.
+    pub days: u64,
+}
+
+impl Status {
+    /// How things are: of all sites, or of one.
+    pub(super) fn of(served: &Served, started: SystemTime, site: Option<&str>) -> Result<Self, String> {
+        let table = served.routes.current();
+        let file = served.file.borrow().clone();
+        let now = deadline::now();
+        let (sites, more_sites) = match site {
+            Some(name) => (vec![Site::of(find::line(&table, name)?, now)], 0),
+            None => {
+                let sites: Vec<_> = find::lines(&table).take(MOST_SITES).map(|line| Site::of(line, now)).collect();
+                let more = find::lines(&table).count() - sites.len();
+                (sites, more)
+            }
+        };
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: std::process::id(),
+            started: written(started),
+            uptime_seconds: started.elapsed().unwrap_or_default().as_secs(),
+            listening: served.listening.clone(),
+            connections: served.doors.inside(),
+            most_connections: served.doors.most(),
+            routes: File { path: file.path.display().to_string(), applied: written(file.applied), broken: file.broken },
+            sites,
+            more_sites,
+            certificates: certificates(&table),
+        })
+    }
+}
+
+impl Site {
+    fn of(line: find::Line<'_>, now: u64) -> Self {
+        Self {
+            name: line.route.name.to_string(),
+            also: line.patterns.iter().skip(1).map(ToString::to_string).collect(),
+            line: line.route.line,
+            passthrough: matches!(line.route.action, Action::PassThrough(_)),
+            waiting: line.site.lasting().waiting(),
+            instances: line.site.instances().iter().map(|instance| Instance::of(instance, now)).collect(),
+        }
+    }
+}
+
+impl Instance {
+    fn of(instance: &site::Instance, now: u64) -> Self {
+        let backend = &instance.backend;
+        let mut shown = Self {
+            name: backend.to_string(),
+            state: Word::Up,
+            why: None,
+            since: None,
+            back: None,
+            in_flight: backend.in_flight(),
+            requests: backend.requests(),
+            weight: instance.weight,
+            backup: instance.backup,
+            check: instance.health.as_ref().map(|health| health.check().to_string()),
+        };
+        shown.judge(instance, now);
+        shown
+    }
+
+    /// Says whether it gets requests, and what else there is to say of that.
+    fn judge(&mut self, instance: &site::Instance, now: u64) {
+        if instance.duty.is_drained() {
+            self.state = if self.in_flight == 0 { Word::Drained } else { Word::Draining };
+            self.why = Some("it was drained by hand".to_owned());
+            self.back = Some("carom undrain".to_owned());
+            return;
+        }
+        if let Some(health) = &instance.health {
+            self.since = (health.since() > 0).then(|| at(health.since(), now));
+            match health.state() {
+                State::Down => {
+                    self.state = Word::Down;
+                    self.why = health.why().map(|why| why.to_string());
+                    self.back = Some(returns(health.check()));
+                    return;
+                }
+                State::Unknown => {
+                    self.state = Word::NotAsked;
+                    self.back = Some("its first good answer".to_owned());
+                    return;
+                }
+                State::Up => {}
+            }
+        }
+        if let Some(aside) = instance.backend.standing().aside(now) {
+            self.state = Word::Aside;
+            self.why = Some(format!("{}, again and again", aside.why));
+            self.since = Some(at(aside.since, now));
+            let seconds = aside.until.saturating_sub(now).div_ceil(1000);
+            self.back = Some(format!("a request that it serves: it is tried again in {seconds}s"));
+        }
+    }
+}
+
+fn certificates(table: &Table) -> Vec<Certificate> {
+    let now = SystemTime::now();
+    let mut all: Vec<_> = table.certificates().shown().map(Arc::clone).collect();
+    all.sort_by_key(|certificate| certificate.not_after());
+    all.iter()
+        .map(|certificate| Certificate {
+            names: certificate.names().iter().map(ToString::to_string).collect(),
+            until: written(certificate.not_after()),
+            days: certificate.not_after().duration_since(now).unwrap_or_default().as_secs() / (24 * 60 * 60),
+        })
+        .collect()
+}
+
+/// A moment of the time that all have in common.
+fn at(moment: u64, now: u64) -> String {
+    let ago = Duration::from_millis(now.saturating_sub(moment));
+    written(SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH))
+}
+
+fn written(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
+}
