@@ -28,7 +28,7 @@ pub struct Builder {
     settings: Settings,
     decide: Option<Arc<dyn Decide>>,
     certify: Option<Arc<dyn Certify>>,
-    observe: Option<Arc<dyn Observe>>,
+    observe: Vec<Arc<dyn Observe>>,
 }
 
 /// A proxy whose addresses are bound. Nothing is accepted before it runs.
@@ -131,10 +131,10 @@ impl Builder {
         self
     }
 
-    /// Who is told of every request.
+    /// Who is told of every request; there may be several.
     #[must_use]
     pub fn observe(mut self, observe: impl Observe) -> Self {
-        self.observe = Some(Arc::new(observe));
+        self.observe.push(Arc::new(observe));
         self
     }
 

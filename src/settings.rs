@@ -107,6 +107,9 @@ pub struct Forwarding {
     pub send: ForwardedFields,
     /// Peers whose own forwarding fields are kept and added to. Default: nobody.
     pub trust: Vec<IpNet>,
+    /// The field in which backends are given the request's name, as it is in the log: `x-request-id`. A trusted peer's is
+    /// kept, every other client's is replaced. Default: none is sent.
+    pub request_id: Option<Box<str>>,
 }
 
 /// The fields that carry the client's address, scheme and host to the backend.

@@ -13,11 +13,11 @@ use std::time::SystemTime;
 use carom::bounce::Routes;
 use carom::config::caution::{cautions, unheard};
 use carom::config::certs::Found;
-use carom::config::file::{self, Config, Control, Listen};
+use carom::config::file::{self, Config, Control, Listen, Log};
 use carom::config::report::Report;
 use carom::config::state::{self, default_state_path};
 use carom::config::{default_certs_path, default_routes_path};
-use carom::ops::access::{Access, Format, Writer};
+use carom::ops::access::{Access, Format, To, Writer};
 use carom::ops::control::{Control as ControlServer, RoutesFile, Served, Socket};
 use carom::ops::health::Checks;
 use carom::ops::names::Names;
@@ -212,6 +212,15 @@ impl Running {
         };
         let control = self.control.map(|socket| ControlServer::serve(socket, served)).transpose().map_err(refused)?;
         let mut followed = Box::pin(self.follow.for_ever(hangup, asked));
+        let reopen = self.log.as_ref().map(Writer::reopen);
+        let mut rotated = signal(SignalKind::user_defined1()).map_err(refused)?;
+        let rotating = async {
+            while rotated.recv().await.is_some() {
+                if let Some(reopen) = &reopen {
+                    reopen.now();
+                }
+            }
+        };
         let shutdown = async {
             tokio::select! {
                 () = &mut followed => {}
@@ -227,6 +236,8 @@ impl Running {
                 ExitCode::SUCCESS
             }
             code = again.twice() => code,
+            // Only where no signal can come any more.
+            () = rotating => ExitCode::SUCCESS,
         };
         drop((names, checks, control));
         if let Some(log) = self.log {
@@ -315,22 +326,24 @@ fn first_certificates(shelf: &mut Shelf, table: &Table) -> Result<Found, Failure
 }
 
 fn access_log(config: &Config) -> Result<Option<(Access, Writer)>, Failure> {
-    let stdout = std::io::stdout().is_terminal();
-    let terminal = stdout && config.log.access == file::Access::Stdout;
-    let format = match config.log.format {
-        Some(file::Format::Pretty) => Format::Pretty { color: terminal && colors() },
-        Some(file::Format::Json) => Format::Json,
-        None if terminal => Format::Pretty { color: colors() },
-        None => Format::Json,
-    };
-    match &config.log.access {
-        file::Access::Off => Ok(None),
-        file::Access::Stdout => Access::to_stdout(format).map(Some).map_err(refused),
-        file::Access::File(path) => Access::to_file(path, format).map(Some).map_err(|error| Failure {
-            text: format!("carom: the access log {} can't be opened: {error}", path.display()),
-            code: REFUSED,
-        }),
+    let Log { access, format, redact } = &config.log;
+    if access.is_empty() {
+        return Ok(None);
     }
+    let terminal = *access == [To::Stdout] && std::io::stdout().is_terminal();
+    let format = match format {
+        Some(file::Format::Pretty) => Format::Pretty { color: terminal && colors() },
+        Some(file::Format::Template(template)) => Format::Template(template.clone()),
+        None if terminal => Format::Pretty { color: colors() },
+        Some(file::Format::Json) | None => Format::Json,
+    };
+    Access::to(access, format, redact.clone()).map(Some).map_err(|(path, error)| match path {
+        None => refused(error),
+        Some(path) => {
+            let text = format!("carom: the access log {} can't be opened: {error}", path.display());
+            Failure { text, code: REFUSED }
+        }
+    })
 }
 
 /// As many descriptors as this process may have: each client is two.

@@ -168,6 +168,9 @@ fn described(route: &Route, patterns: &[Pattern]) -> String {
     if !https.is_empty() {
         let _ = write!(text, ", {https}");
     }
+    if !route.is_logged {
+        text.push_str(", not logged");
+    }
     for also in patterns.iter().skip(1).take(8) {
         let _ = write!(text, ", also {also}");
     }
@@ -187,6 +190,9 @@ fn changed(before: Line<'_>, after: Line<'_>) -> Option<String> {
             text => text,
         };
         what.push(shortened(&format!("{} → {}", said(before.0), said(after.0))));
+    }
+    if before.0.is_logged != after.0.is_logged {
+        what.push(if after.0.is_logged { "logged" } else { "not logged" }.to_owned());
     }
     let (old, new) = (before.1.get(1..).unwrap_or_default(), after.1.get(1..).unwrap_or_default());
     let also = |sign: char, of: &[Pattern], without: &[Pattern]| -> Vec<String> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
+use crate::http::rewrite::Changes;
 use crate::settings::{ForwardedFields, Forwarding, Http2, Limits, MOST_FIELDS, Settings, Timeouts};
 use crate::table::pattern::{HostPattern, Pattern};
 
@@ -14,7 +15,9 @@ use super::keys::{Keys, noted};
 use super::node::{Entry, Node, Value};
 use super::report::{Problem, Report};
 use super::text::Text;
-use super::{from_toml, names, quantity};
+use super::{from_toml, log, names, quantity};
+
+pub use super::log::{Format, Log};
 
 /// What `carom.toml` says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,36 +76,6 @@ impl From<SocketAddr> for Listen {
     fn from(address: SocketAddr) -> Self {
         Self { address, proxy_protocol: false, tls: false }
     }
-}
-
-/// What is said about requests, and how.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Log {
-    /// Where the access lines go.
-    pub access: Access,
-    /// How they look; `None`: pretty on a terminal, JSON otherwise.
-    pub format: Option<Format>,
-}
-
-/// Where access lines go.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Access {
-    /// To standard output.
-    #[default]
-    Stdout,
-    /// Nowhere.
-    Off,
-    /// To the end of a file.
-    File(PathBuf),
-}
-
-/// How access lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// For people.
-    Pretty,
-    /// For programs: one JSON object a line.
-    Json,
 }
 
 /// The most worker threads.
@@ -189,13 +162,11 @@ const HTTP2: Keys = Keys {
     later: &[],
 };
 
-const FORWARDED: Keys = Keys { of: "[forwarded]", known: &["send", "trust"], later: &[] };
+const FORWARDED: Keys = Keys { of: "[forwarded]", known: &["send", "trust", "request_id"], later: &[] };
 
 const ERRORS: Keys = Keys { of: "[errors]", known: &["field"], later: &["pages"] };
 
 const DNS: Keys = Keys { of: "[dns]", known: &["servers"], later: &[] };
-
-const LOG: Keys = Keys { of: "[log]", known: &["access", "format"], later: &["level", "error"] };
 
 /// What `forwarded.send` may be.
 const SENDS: &[&str] = &["x-forwarded", "forwarded", "both", "none"];
@@ -258,7 +229,7 @@ impl Config {
             "dns" => section(&DNS, node, problems, |_, entry, problems| {
                 self.dns_servers = dns_servers(&entry.node, problems);
             }),
-            _ => log(&mut self.log, node, problems),
+            _ => section(&log::KEYS, node, problems, |key, entry, problems| self.log.take(key, &entry.node, problems)),
         }
     }
 
@@ -435,6 +406,7 @@ fn body(node: &Node<'_>) -> Result<Option<u64>, Problem> {
 fn forwarding(forwarding: &mut Forwarding, node: &Node<'_>, problems: &mut Vec<Problem>) {
     section(&FORWARDED, node, problems, |key, entry, problems| match key {
         "send" => set(&mut forwarding.send, send(&entry.node), problems),
+        "request_id" => forwarding.request_id = noted(request_id(&entry.node), problems).flatten(),
         _ => {
             let items = entry.node.items();
             if items.len() > MOST_TRUSTED {
@@ -445,6 +417,22 @@ fn forwarding(forwarding: &mut Forwarding, node: &Node<'_>, problems: &mut Vec<P
             forwarding.trust = nets;
         }
     });
+}
+
+/// `true` for the usual field, or its name.
+fn request_id(node: &Node<'_>) -> Result<Option<Box<str>>, Problem> {
+    const HELP: &str = "request_id = true, or the name of a field such as \"X-Request-Id\"";
+    match &node.value {
+        Value::Boolean(yes) => Ok(yes.then(|| "X-Request-Id".into())),
+        _ => {
+            let name = node.text("true or a field's name").map_err(|problem| problem.help(HELP))?;
+            // Whatever a decision may set, backends may be given.
+            match Changes::default().set_field(name, b"x") {
+                Ok(()) => Ok(Some(name.into())),
+                Err(why) => Err(Problem::at(&node.span, why).help(HELP)),
+            }
+        }
+    }
 }
 
 fn send(node: &Node<'_>) -> Result<ForwardedFields, Problem> {
@@ -490,32 +478,6 @@ fn dns_server(node: &Node<'_>) -> Result<SocketAddr, Problem> {
     })
 }
 
-fn log(log: &mut Log, node: &Node<'_>, problems: &mut Vec<Problem>) {
-    section(&LOG, node, problems, |key, entry, problems| match key {
-        "access" => set(&mut log.access, access(&entry.node), problems),
-        _ => set(&mut log.format, format(&entry.node).map(Some), problems),
-    });
-}
-
-fn access(node: &Node<'_>) -> Result<Access, Problem> {
-    match node.text("\"stdout\", \"off\" or the path of a file")? {
-        "stdout" => Ok(Access::Stdout),
-        "off" => Ok(Access::Off),
-        "stderr" => Err(Problem::at(&node.span, "stderr is for what the operator must see").help("\"stdout\"")),
-        _ => path(node, "a path").map(Access::File),
-    }
-}
-
-fn format(node: &Node<'_>) -> Result<Format, Problem> {
-    match node.text("\"pretty\" or \"json\"")? {
-        "pretty" => Ok(Format::Pretty),
-        "json" => Ok(Format::Json),
-        "combined" => Err(Problem::at(&node.span, "not yet: format \"combined\"").help("\"pretty\" or \"json\"")),
-        other => Err(Problem::at(&node.span, format!("no format is called \"{other}\""))
-            .help(names::did_you_mean(other, &["pretty", "json"]))),
-    }
-}
-
 fn path(node: &Node<'_>, what: &str) -> Result<PathBuf, Problem> {
     match node.text(what)? {
         text if text.is_empty() || text.contains('\0') => Err(Problem::at(&node.span, "not a path")),
@@ -547,7 +509,7 @@ fn section_of(key: &str) -> Option<String> {
     if key.contains(['.', '*', '/']) {
         return Some("hosts stand in the routes file, not here".to_owned());
     }
-    let sections = [&TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &DNS, &LOG];
+    let sections = [&TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &DNS, &log::KEYS];
     let found = sections.iter().find(|section| section.known.contains(&key))?;
     Some(format!("it stands in {}", found.of))
 }

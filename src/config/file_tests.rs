@@ -1,4 +1,5 @@
 use super::*;
+use crate::ops::access::{Redact, To};
 use std::time::Duration;
 
 fn parse(text: &str) -> Config {
@@ -16,7 +17,7 @@ fn the_example_says_the_defaults_and_names_every_key() {
     assert_eq!(parse(EXAMPLE), Config::default());
     let written: Vec<&str> = EXAMPLE.lines().map(|line| line.trim_start_matches('#').trim()).collect();
     let mut keys = 0;
-    for section in [&TOP, &LISTEN, &TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &DNS, &LOG] {
+    for section in [&TOP, &LISTEN, &TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &DNS, &log::KEYS] {
         for key in section.known {
             let is_key = |line: &&str| line.starts_with(&format!("{key} = "));
             let is_section = |line: &&str| *line == format!("[{key}]") || *line == format!("[[{key}]]");
@@ -59,8 +60,8 @@ fn every_key_arrives_in_its_place() {
          waiting = 4\nreplay = \"8KiB\"\nleftover = 0\nconnections = 5\nbackend_idle = 6\n\
          [http2]\nstreams = 7\nstream_window = 70000\nconnection_window = \"1MiB\"\nsend_buffer = 16384\nresets = 8\n\
          prior_knowledge = true\n\
-         [forwarded]\nsend = \"both\"\ntrust = [\"10.1.2.3/8\", \"::1\"]\n[errors]\nfield = false\n[dns]\nservers = [\"10.0.0.2\", \"127.0.0.1:5353\", \"::1\", \"[::1]\", \"[::1]:54\"]\n\
-         [log]\naccess = \"/var/log/carom\"\nformat = \"json\"\n",
+         [forwarded]\nsend = \"both\"\ntrust = [\"10.1.2.3/8\", \"::1\"]\nrequest_id = \"X-Id\"\n[errors]\nfield = false\n[dns]\nservers = [\"10.0.0.2\", \"127.0.0.1:5353\", \"::1\", \"[::1]\", \"[::1]:54\"]\n\
+         [log]\naccess = [\"stdout\", \"/var/log/carom\"]\nformat = \"json\"\nredact = [\"query\", \"header:X-Key\"]\n",
     );
     let seconds = Duration::from_secs;
     let want = Config {
@@ -113,13 +114,18 @@ fn every_key_arrives_in_its_place() {
             forwarding: Forwarding {
                 send: ForwardedFields::Both,
                 trust: vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
+                request_id: Some("X-Id".into()),
             },
             error_field: false,
         },
         dns_servers: ["10.0.0.2:53", "127.0.0.1:5353", "[::1]:53", "[::1]:53", "[::1]:54"]
             .map(|address| address.parse().unwrap())
             .into(),
-        log: Log { access: Access::File("/var/log/carom".into()), format: Some(Format::Json) },
+        log: Log {
+            access: vec![To::Stdout, To::File("/var/log/carom".into())],
+            format: Some(Format::Json),
+            redact: Redact { query: true, fields: vec!["x-key".into()], ..Redact::default() },
+        },
     };
     assert_eq!(config, want);
 }
@@ -155,7 +161,12 @@ fn what_is_wrong_says_what_would_be_right() {
         ("[forwarded]\ntrust = [\"10.0.0.0/99\"]", "2:10", "10.0.0.0/8"),
         ("[dns]\nservers = [\"dns.example\"]", "2:12", "10.0.0.2"),
         ("servers = []", "1:1", "it stands in [dns]"),
-        ("[log]\nformat = \"combined\"", "2:10", "not yet"),
+        ("[log]\nformat = \"comined\"", "2:10", "did you mean `combined`"),
+        ("[log]\nformat = \"{client} {stats}\"", "2:10", "nothing is called {stats}"),
+        ("[log]\naccess = [\"stdout\", \"off\"]", "2:21", "stands alone"),
+        ("[log]\naccess = [\"a\", \"a\"]", "2:16", "go there already"),
+        ("[log]\nredact = [\"quary\"]", "2:11", "`query`"),
+        ("[forwarded]\nrequest_id = \"a b\"", "2:14", "X-Request-Id"),
         ("log = 1", "1:7", "[log]"),
     ] {
         let report = refused(text);

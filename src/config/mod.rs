@@ -22,6 +22,7 @@ mod https;
 mod keys;
 mod link;
 mod list;
+mod log;
 mod look;
 mod names;
 mod node;

@@ -101,6 +101,8 @@ struct Said<'a> {
     redirect: Option<&'a Entry<'a>>,
     respond: Option<&'a Entry<'a>>,
     https: Https,
+    /// Its requests are not in the access log.
+    is_silent: bool,
     /// A key that is about TLS which ends here.
     ends_here: Option<&'a Entry<'a>>,
 }
@@ -128,12 +130,13 @@ impl<'a> Resolver<'a> {
     fn entry(&mut self, entry: &'a Entry<'a>, line: u32) {
         let mut patterns = Vec::with_capacity(1);
         let own = self.pattern(&entry.key, &entry.key_span);
-        let mut https = Https::default();
+        let (mut https, mut is_logged) = (Https::default(), true);
         let action = match &entry.node.value {
             Value::Table(inner) => {
                 let mut said = self.said(inner);
                 patterns.extend(own.clone());
                 https = std::mem::take(&mut said.https);
+                is_logged = !said.is_silent;
                 self.also(&said, &mut patterns);
                 self.table_action(&said, entry, own.as_ref())
             }
@@ -152,7 +155,7 @@ impl<'a> Resolver<'a> {
         let (Some(_), Some(action)) = (own, action.or_else(|| self.stand_in())) else {
             return;
         };
-        let route = Arc::new(Route { name: entry.key.as_ref().into(), line, action, https });
+        let route = Arc::new(Route { name: entry.key.as_ref().into(), line, action, https, is_logged });
         let mut rest = patterns.as_slice();
         while let Err((index, taken)) = self.table.add(Arc::clone(&route), rest) {
             let skipped = patterns.len() - rest.len();
@@ -189,6 +192,7 @@ impl<'a> Resolver<'a> {
             "also" => said.also = Some(entry),
             "health" => said.health = Some(entry),
             "max_connections" => said.max_connections = Some(entry),
+            "log" => said.is_silent = noted(entry.node.flag("true or false"), problems) == Some(false),
             "redirect" => said.redirect = Some(entry),
             "respond" => said.respond = Some(entry),
             _ => {
@@ -388,6 +392,8 @@ const ROUTE: Keys = Keys {
         "to",
         "passthrough",
         "also",
+        "log",
+        "log",
         "balance",
         "health",
         "wait",

@@ -95,6 +95,8 @@ pub(super) struct Foreknown {
     pub(super) refused: Option<Refusal>,
     /// It asks for a WebSocket, and the backend has to answer this in `Sec-WebSocket-Accept`.
     pub(super) accept: Option<Vec<u8>>,
+    /// It has come over HTTP/2.
+    pub(super) is_http2: bool,
 }
 
 impl Connection {
@@ -221,6 +223,7 @@ impl Connection {
     async fn request(&mut self, exchange: &mut Exchange, foreknown: Foreknown) -> Next {
         let is_observed = self.worker.is_observed();
         let mut notes = Notes::new(is_observed);
+        notes.is_http2 = foreknown.is_http2;
         exchange.begin(is_observed);
         exchange.accept = foreknown.accept;
         let read = match foreknown.refused {
@@ -236,13 +239,12 @@ impl Connection {
             Some(Ok(())) => exchange.expect_body(&self.settings().limits),
             Some(Err(refusal)) => {
                 let next = self.refuse(exchange, refusal, &mut notes).await;
+                self.closes(&next, exchange, &mut notes);
                 self.tell(&exchange.counts, &notes);
                 return next;
             }
         }
-        if is_observed {
-            notes.head(exchange);
-        }
+        self.note_head(exchange, &mut notes);
         let Bounce { to, changes } = self.decide(exchange).await;
         let next = match self.follow(exchange, to, &changes, &mut notes).await {
             Ok(Followed::By(next)) => next,
@@ -253,6 +255,7 @@ impl Connection {
             }
             Err(refusal) => self.refuse(exchange, refusal, &mut notes).await,
         };
+        self.closes(&next, exchange, &mut notes);
         self.tell(&exchange.counts, &notes);
         next
     }
@@ -365,6 +368,7 @@ impl Connection {
         let over = tunnel::run(client, &mut backend, early, buffers, &self.ticket, timeouts).await;
         counts.received += over.to_backend;
         counts.sent += over.to_client;
+        notes.closed = over.first;
         if let Some(why) = over.why {
             notes.cut(why);
         }

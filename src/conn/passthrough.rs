@@ -3,7 +3,7 @@
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::conn::arrival::Arrival;
 use crate::conn::choosing::Choosing;
@@ -13,7 +13,7 @@ use crate::http::refuse::{Cut, Fault, Refusal};
 use crate::net::buffer::Buffer;
 use crate::net::deadline::{Elapsed, Ticket};
 use crate::net::stream::Stream;
-use crate::record::Record;
+use crate::record::{Record, Side};
 use crate::table::backend::{Backend, Claim};
 use crate::table::site::Site;
 use crate::table::{Action, Route};
@@ -40,6 +40,8 @@ struct Outcome {
     tries: u32,
     received: u64,
     sent: u64,
+    connect: Option<Duration>,
+    closed: Option<Side>,
     reason: Option<Why>,
 }
 
@@ -59,9 +61,13 @@ pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, 
             outcome.received = over.to_backend;
             outcome.sent = over.to_client;
             outcome.reason = over.why.map(|why| (why.code(), why.fault()));
+            outcome.closed = over.first;
             drop(claim);
         }
-        Err(why) => outcome.reason = Some(why),
+        Err(why) => {
+            outcome.reason = Some(why);
+            outcome.closed = Some(Side::Proxy);
+        }
     }
     if !worker.is_observed() {
         return;
@@ -70,17 +76,26 @@ pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, 
     worker.tell(&Record {
         time: SystemTime::now() - total,
         client: arrival.client,
+        scheme: "https",
+        protocol: "",
         method: METHOD,
         host: name.as_deref().unwrap_or_default(),
         target: b"",
+        fields: &[],
+        id: "",
         status: 0,
         received: outcome.received,
         sent: outcome.sent,
+        sent_head: 0,
         route: Some(&route.name),
+        is_logged: route.is_logged,
         backend: outcome.backend.as_deref(),
         tries: outcome.tries,
+        head: Duration::ZERO,
+        connect: outcome.connect,
         first_byte: None,
         total,
+        closed: outcome.closed,
         reason: outcome.reason,
     });
 }
@@ -142,9 +157,11 @@ impl Reach<'_> {
             self.outcome.backend = Some(Arc::clone(backend));
             self.outcome.tries += 1;
             let ends = backend.link().send_proxy.map(|version| (version, self.arrival.ends(self.client)));
+            let begun = Instant::now();
             let connecting = Box::pin(connect::connect(backend, ends));
             match self.ticket.within(worker.shared.settings.timeouts.connect, connecting).await {
                 Ok(Ok(stream)) => {
+                    self.outcome.connect = Some(begun.elapsed());
                     worker.served(backend);
                     return Ok((stream, claim));
                 }

@@ -13,6 +13,7 @@ use crate::net::buffer::{Buffer, SMALL};
 use crate::net::deadline::Ticket;
 use crate::net::haul::{Broken, Haul};
 use crate::net::stream::Stream;
+use crate::record::Side;
 use crate::settings::Timeouts;
 
 /// How a tunnel ended, and what it carried.
@@ -22,6 +23,8 @@ pub(super) struct Over {
     pub(super) to_client: u64,
     /// Why, where it was not both sides that ended it.
     pub(super) why: Option<Cut>,
+    /// Who has ended it first.
+    pub(super) first: Option<Side>,
 }
 
 /// One direction.
@@ -64,16 +67,21 @@ pub(super) async fn run(
 ) -> Over {
     let mut up = Lane::new(early.0);
     let mut down = Lane::new(early.1);
-    let mut before = None;
+    let (mut before, mut first) = (None, None);
     let why = poll_fn(|cx| {
         let sent_up = up.poll(cx, client, backend, buffers);
         let sent_down = down.poll(cx, backend, client, buffers);
+        first = first.or_else(|| match (sent_up.is_ready(), sent_down.is_ready()) {
+            (true, _) => Some(Side::Client),
+            (false, true) => Some(Side::Backend),
+            (false, false) => None,
+        });
         match (&sent_up, &sent_down) {
             (Poll::Ready(Err(Gone::Reader)), _) | (_, Poll::Ready(Err(Gone::Writer))) => {
                 return Poll::Ready(Some(Cut::ClientGone));
             }
             (Poll::Ready(Err(Gone::Writer)), _) | (_, Poll::Ready(Err(Gone::Reader))) => {
-                return Poll::Ready(Some(Cut::Backend));
+                return Poll::Ready(Some(Cut::BackendGone));
             }
             _ => {}
         }
@@ -95,7 +103,7 @@ pub(super) async fn run(
     })
     .await;
     ticket.disarm();
-    Over { to_backend: up.carried, to_client: down.carried, why }
+    Over { to_backend: up.carried, to_client: down.carried, why, first }
 }
 
 impl Lane {

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ const MOST_LARGE_KEPT: usize = 16;
 /// What all workers have in common.
 pub(crate) struct Shared {
     pub(crate) decide: Arc<dyn Decide>,
-    pub(crate) observe: Option<Arc<dyn Observe>>,
+    pub(crate) observe: Vec<Arc<dyn Observe>>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) doors: Arc<Doors>,
     pub(crate) seldom: Said,
@@ -112,7 +113,17 @@ pub(crate) struct Worker {
     exchanges: RefCell<Vec<Box<Exchange>>>,
     /// Backends that no table knows, by what decisions call them.
     named: RefCell<HashMap<(Address, Link), Arc<Backend>>>,
-    log: Option<RefCell<Box<dyn Log>>>,
+    log: RefCell<Vec<Told>>,
+    is_observed: bool,
+    /// The request fields that somebody wants to know.
+    wanted: Vec<Box<str>>,
+}
+
+/// One who is told of requests.
+struct Told {
+    log: Box<dyn Log>,
+    /// Which of the wanted fields are its.
+    fields: Range<usize>,
 }
 
 /// Buffers, and pipes, that nobody uses now.
@@ -136,7 +147,9 @@ impl Worker {
             sweep: Sweep::new(),
             exchanges: RefCell::default(),
             named: RefCell::default(),
-            log: shared.observe.as_ref().map(|observe| RefCell::new(observe.for_worker())),
+            is_observed: !shared.observe.is_empty(),
+            wanted: shared.observe.iter().flat_map(|observe| observe.fields()).cloned().collect(),
+            log: RefCell::new(Told::of(&shared.observe)),
             shared,
         })
     }
@@ -169,9 +182,7 @@ impl Worker {
         let cut = self.sweep.len();
         self.sweep.end();
         let _ = timeout(LAST_WORDS, self.sweep.none()).await;
-        if let Some(log) = &self.log {
-            log.borrow_mut().flush();
-        }
+        self.flush_logs();
         Ok(cut)
     }
 
@@ -267,9 +278,7 @@ impl Worker {
             self.sweep.tick();
             self.idle.sweep(self.sweep.now());
             self.lines.sweep();
-            if let Some(log) = &self.log {
-                log.borrow_mut().flush();
-            }
+            self.flush_logs();
         }
     }
 
@@ -334,13 +343,37 @@ impl Worker {
 
     /// Whether anybody wants to know about requests.
     pub(crate) fn is_observed(&self) -> bool {
-        self.log.is_some()
+        self.is_observed
+    }
+
+    /// The request fields that somebody wants to know, in lower case.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = &str> {
+        self.wanted.iter().map(AsRef::as_ref)
     }
 
     pub(crate) fn tell(&self, record: &Record<'_>) {
-        if let Some(log) = &self.log {
-            log.borrow_mut().request(record);
+        for Told { log, fields } in self.log.borrow_mut().iter_mut() {
+            let fields = record.fields.get(fields.clone()).unwrap_or_default();
+            log.request(&Record { fields, ..*record });
         }
+    }
+
+    fn flush_logs(&self) {
+        for told in self.log.borrow_mut().iter_mut() {
+            told.log.flush();
+        }
+    }
+}
+
+impl Told {
+    fn of(observe: &[Arc<dyn Observe>]) -> Vec<Self> {
+        let mut begin = 0;
+        let one = |observe: &Arc<dyn Observe>| {
+            let fields = begin..begin + observe.fields().len();
+            begin = fields.end;
+            Self { log: observe.for_worker(), fields }
+        };
+        observe.iter().map(one).collect()
     }
 }
 

@@ -126,13 +126,19 @@ fn meaning(bytes: &[u8], head: &RequestHead) -> String {
     format!("{first:?} {places:?} {flags:?} {kind:?}")
 }
 
-fn origins() -> Vec<Origin> {
+fn origins() -> Vec<Origin<'static>> {
     use ForwardedFields::{Both, Forwarded, None, XForwarded};
     let mut origins = Vec::new();
     for fields in [XForwarded, Forwarded, Both, None] {
         for (trusted, peer) in [(false, [192, 0, 2, 7].into()), (true, IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]))]
         {
-            origins.push(Origin { peer, trusted, scheme: if trusted { "https" } else { "http" }, fields });
+            origins.push(Origin {
+                peer,
+                trusted,
+                scheme: if trusted { "https" } else { "http" },
+                fields,
+                id: Option::None,
+            });
         }
     }
     origins

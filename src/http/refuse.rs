@@ -55,8 +55,12 @@ pub enum Refusal {
     BackendName,
     /// No TLS connection to the backend: it is not whom it has to be, or it breaks off the handshake.
     BackendTls(&'static str),
-    /// The backend closed before its response head was whole.
+    /// The backend closed before it had answered anything.
     BackendClosed,
+    /// A kept connection ended as the request was sent on it, and the request may not be sent twice.
+    BackendClosedIdle,
+    /// The backend closed in the middle of its response head.
+    BackendClosedMidHead,
     /// The backend's response breaks RFC 9112, or could be read in two ways.
     BackendGarbled(&'static str),
     /// The backend's response head is larger than `limits.response_head`.
@@ -115,6 +119,8 @@ impl Refusal {
             Self::BackendName          => (502, "Bad Gateway", "backend-name", Backend, "the site's server has no known address"),
             Self::BackendTls(why)      => (502, "Bad Gateway", "backend-tls", Backend, why),
             Self::BackendClosed        => (502, "Bad Gateway", "backend-closed", Backend, "the site's server closed the connection before it answered"),
+            Self::BackendClosedIdle    => (502, "Bad Gateway", "backend-closed-idle", Backend, "the site's server closed its connection just as the request was sent"),
+            Self::BackendClosedMidHead => (502, "Bad Gateway", "backend-closed-mid-head", Backend, "the site's server closed the connection in the middle of its answer"),
             Self::BackendGarbled(why)  => (502, "Bad Gateway", "backend-garbled", Backend, why),
             Self::BackendHeadTooLarge  => (502, "Bad Gateway", "backend-head-too-large", Backend, "the site's server sent a response head larger than this proxy allows"),
             Self::NoBackend            => (503, "Service Unavailable", "no-backend", Backend, "no server of this site is available"),
@@ -138,8 +144,14 @@ impl fmt::Display for Refusal {
 /// Why an exchange ended after its response had begun, or without one: logged, never answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The backend broke off, or garbled its framing, in the middle of its body.
-    Backend,
+    /// The backend broke off in the middle of its body.
+    BackendClosed,
+    /// The backend broke its body's framing.
+    BackendGarbled,
+    /// The backend was silent in the middle of its body.
+    BackendSilent,
+    /// The backend's side of a tunnel broke off.
+    BackendGone,
     /// The client went away.
     ClientGone,
     /// The client's body broke its framing after the response had begun.
@@ -154,7 +166,10 @@ impl Cut {
     /// The stable code of the log.
     pub fn code(self) -> &'static str {
         match self {
-            Self::Backend => "backend-cut",
+            Self::BackendClosed => "backend-closed-mid-body",
+            Self::BackendGarbled => "backend-garbled",
+            Self::BackendSilent => "response-timeout",
+            Self::BackendGone => "backend-gone",
             Self::ClientGone => "client-gone",
             Self::ClientGarbled => "malformed-body",
             Self::IdleTimeout => "idle-timeout",
@@ -165,7 +180,7 @@ impl Cut {
     /// Whose fault it is.
     pub fn fault(self) -> Fault {
         match self {
-            Self::Backend => Fault::Backend,
+            Self::BackendClosed | Self::BackendGarbled | Self::BackendSilent | Self::BackendGone => Fault::Backend,
             Self::ClientGone | Self::ClientGarbled | Self::IdleTimeout => Fault::Client,
             Self::Draining => Fault::Operator,
         }
@@ -200,6 +215,8 @@ mod tests {
             BackendName,
             BackendTls("x"),
             BackendClosed,
+            BackendClosedIdle,
+            BackendClosedMidHead,
             BackendGarbled("x"),
             BackendHeadTooLarge,
             NoBackend,
@@ -209,7 +226,16 @@ mod tests {
             ConnectTimeout,
             ResponseTimeout,
         ];
-        let cuts = [Cut::Backend, Cut::ClientGone, Cut::ClientGarbled, Cut::IdleTimeout, Cut::Draining];
+        let cuts = [
+            Cut::BackendClosed,
+            Cut::BackendGarbled,
+            Cut::BackendSilent,
+            Cut::BackendGone,
+            Cut::ClientGone,
+            Cut::ClientGarbled,
+            Cut::IdleTimeout,
+            Cut::Draining,
+        ];
         let codes = refusals.map(|refusal| refusal.row().code).into_iter().chain(cuts.map(Cut::code));
         for code in codes {
             assert!(readme.contains(&format!("`{code}`")), "{code}");

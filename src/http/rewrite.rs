@@ -12,7 +12,7 @@ use crate::settings::ForwardedFields;
 
 /// What the backend is told about the client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct Origin<'a> {
     /// The address of the client, or of the proxy in front of us.
     pub(crate) peer: IpAddr,
     /// Its own forwarding fields are kept and added to.
@@ -21,6 +21,8 @@ pub(crate) struct Origin {
     pub(crate) scheme: &'static str,
     /// Which fields tell it.
     pub(crate) fields: ForwardedFields,
+    /// The field that gives the request its name, and that name.
+    pub(crate) id: Option<(&'a str, &'a str)>,
 }
 
 /// What a decision changes of a head on its way.
@@ -86,13 +88,14 @@ impl Changes {
 const ALWAYS_KEPT: [Kind; 5] = [Kind::Plain, Kind::Host, Kind::ContentLength, Kind::TransferEncoding, Kind::Accept];
 
 /// Writes the request head that goes to the backend behind what `out` has.
-pub(crate) fn request(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin, changes: &Changes) {
+pub(crate) fn request(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin<'_>, changes: &Changes) {
     request_line(out, bytes, head, changes);
     if let Some((start, end)) = head.authority.filter(|_| !changes.sets(b"host")) {
         field(out, b"Host", &bytes[start..end]);
     }
     let keep = |kept: &Field| match kept.kind {
         _ if changes.sets(kept.name(bytes)) => false,
+        _ if origin.id.is_some_and(|(name, _)| kept.name(bytes).eq_ignore_ascii_case(name.as_bytes())) => false,
         Kind::Host => head.authority.is_none(),
         Kind::Connection | Kind::KeepAlive | Kind::ProxyConnection | Kind::Te => false,
         Kind::Http2Settings | Kind::LookAlike => false,
@@ -107,7 +110,11 @@ pub(crate) fn request(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origi
         Kind::XForwardedFor | Kind::XForwardedProto | Kind::XForwardedHost | Kind::OtherForwarding => origin.trusted,
         _ => true,
     };
-    match changes.fields.is_empty() && head.authority.is_none() && !head.fields.kinds.any_but(&ALWAYS_KEPT) {
+    match changes.fields.is_empty()
+        && origin.id.is_none()
+        && head.authority.is_none()
+        && !head.fields.kinds.any_but(&ALWAYS_KEPT)
+    {
         true => out.extend_from_slice(head.fields.bytes(bytes)),
         false => copy_kept(out, bytes, &head.fields, keep),
     }
@@ -122,6 +129,9 @@ pub(crate) fn request(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origi
     }
     if sends_forwarded(origin) && !changes.sets(b"forwarded") {
         forwarded(out, bytes, head, origin);
+    }
+    if let Some((name, id)) = origin.id.filter(|(name, _)| !changes.sets(name.as_bytes())) {
+        field(out, name.as_bytes(), id.as_bytes());
     }
     for (name, value) in &changes.fields {
         field(out, name.as_bytes(), value);
@@ -166,11 +176,11 @@ fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn sends_x(origin: &Origin) -> bool {
+fn sends_x(origin: &Origin<'_>) -> bool {
     matches!(origin.fields, ForwardedFields::XForwarded | ForwardedFields::Both)
 }
 
-fn sends_forwarded(origin: &Origin) -> bool {
+fn sends_forwarded(origin: &Origin<'_>) -> bool {
     matches!(origin.fields, ForwardedFields::Forwarded | ForwardedFields::Both)
 }
 
@@ -178,7 +188,7 @@ fn values<'a>(bytes: &'a [u8], head: &'a RequestHead, kind: Kind) -> impl Iterat
     head.fields.iter().filter(move |field| field.kind == kind && !field.nominated).map(|field| field.value(bytes))
 }
 
-fn x_forwarded(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin, changes: &Changes) {
+fn x_forwarded(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin<'_>, changes: &Changes) {
     let said = |name: &[u8], kind| changes.sets(name) || (origin.trusted && values(bytes, head, kind).next().is_some());
     if !changes.sets(b"x-forwarded-for") {
         x_forwarded_for(out, bytes, head, origin);
@@ -191,7 +201,7 @@ fn x_forwarded(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Ori
     }
 }
 
-fn x_forwarded_for(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin) {
+fn x_forwarded_for(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin<'_>) {
     out.extend_from_slice(b"X-Forwarded-For: ");
     if origin.trusted {
         for earlier in values(bytes, head, Kind::XForwardedFor).filter(|value| !value.is_empty()) {
@@ -232,7 +242,7 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
 }
 
 /// RFC 7239 section 4: IPv6 addresses in brackets and quotes, and a host with a port in quotes.
-fn forwarded(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin) {
+fn forwarded(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: &Origin<'_>) {
     out.extend_from_slice(b"Forwarded: ");
     if origin.trusted {
         for earlier in values(bytes, head, Kind::Forwarded).filter(|value| is_forwarded(value)) {
@@ -371,14 +381,15 @@ mod tests {
     use crate::http::head::Parsed;
     use crate::settings::Limits;
 
-    const LOCAL: Origin = Origin {
+    const LOCAL: Origin<'static> = Origin {
+        id: None,
         peer: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)),
         trusted: false,
         scheme: "http",
         fields: ForwardedFields::None,
     };
 
-    fn through(request: &str, origin: &Origin) -> String {
+    fn through(request: &str, origin: &Origin<'_>) -> String {
         let mut head = RequestHead::default();
         assert_eq!(head.parse(request.as_bytes(), &Limits::default()), Ok(Parsed::Whole), "{request}");
         let mut out = Vec::new();

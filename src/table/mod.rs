@@ -48,6 +48,8 @@ pub struct Route {
     pub action: Action,
     /// What it says about TLS.
     pub https: Https,
+    /// Whether its requests are in the access log.
+    pub is_logged: bool,
 }
 
 /// What happens to a request that a route covers.
@@ -252,6 +254,7 @@ mod tests {
                 line: 0,
                 action: Action::Respond(answer),
                 https: Https::default(),
+                is_logged: true,
             });
             table.add(route, &[Pattern::parse(key).unwrap()]).unwrap();
         }
@@ -329,6 +332,7 @@ mod tests {
                 line: 0,
                 action: Action::Respond(answer),
                 https: Https::default(),
+                is_logged: true,
             });
             assert!(table.add(route, &[Pattern::parse(again).unwrap()]).is_err(), "{again}");
         }

@@ -92,6 +92,8 @@ pub(crate) struct Counts {
     pub(crate) received: u64,
     /// Bytes to the client, head and body.
     pub(crate) sent: u64,
+    /// How many of those were the final response's head.
+    pub(crate) sent_head: u64,
     /// The final response's status; 0 before there is one.
     pub(crate) status: u16,
     pub(crate) first_byte: Option<Instant>,
@@ -367,8 +369,9 @@ impl Exchange {
     fn too_slow(&self) -> Ended {
         match self.waits_for {
             Wait::RequestBody => self.fail(Refusal::BodyTimeout, Cut::IdleTimeout),
-            Wait::ResponseHead => self.fail(Refusal::ResponseTimeout, Cut::IdleTimeout),
-            Wait::ResponseBody | Wait::Client => self.cut(Cut::IdleTimeout),
+            Wait::ResponseHead => self.fail(Refusal::ResponseTimeout, Cut::BackendSilent),
+            Wait::ResponseBody => self.cut(Cut::BackendSilent),
+            Wait::Client => self.cut(Cut::IdleTimeout),
         }
     }
 }

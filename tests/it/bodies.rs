@@ -478,7 +478,12 @@ fn a_body_that_breaks_off_at_the_backend_breaks_off_at_the_client() {
             assert!(bad.as_bytes().starts_with(&rest), "{name}: something was added: {}", rest.escape_ascii());
             assert!(!rest.ends_with(b"0\r\n\r\n"), "{name}: it looks whole");
             let entry = carom.logged_path("/broken");
-            assert_eq!((&entry["status"], &entry["reason"]), (&200.into(), &"backend-cut".into()), "{name}");
+            assert_eq!(entry["status"], 200, "{name}");
+            let garbled = ["chunks that are none", "a chunk that is too long", "LF in a chunk line"].contains(&name);
+            let reason = entry["reason"].as_str();
+            // A reset may overtake what was sent before it.
+            let closed = reason == Some("backend-closed-mid-body") && (!garbled || reset);
+            assert!(closed || garbled && reason == Some("backend-garbled"), "{name}: {entry}");
         }
     }
 }

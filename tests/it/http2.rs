@@ -173,7 +173,7 @@ fn a_body_that_breaks_off_behind_has_no_clean_end_in_front() {
         // How much of it still comes before the reset is a matter of chance.
         let end = client.answer(&mut asked).expect_err("a clean end");
         assert_eq!(end.reason(), Some(Reason::INTERNAL_ERROR));
-        assert_eq!(carom.logged_path("/cut")["reason"], "backend-cut");
+        assert_eq!(carom.logged_path("/cut")["reason"], "backend-closed-mid-body");
         // The connection is as good as before.
         assert_eq!(client.ask(get("http://nobody.test/")).status, 404);
     }

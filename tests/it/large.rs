@@ -77,7 +77,7 @@ fn a_large_response_that_breaks_off_breaks_off_at_the_client() {
         let (response, _) = client.cut_response();
         assert!(response.body.len() <= SIZE / 2);
         assert!(response.body == pattern(SIZE)[..response.body.len()]);
-        assert_eq!(carom.logged_path("/x")["reason"], "backend-cut");
+        assert_eq!(carom.logged_path("/x")["reason"], "backend-closed-mid-body");
     }
 }
 
@@ -131,7 +131,7 @@ fn a_large_response_that_goes_silent_is_cut() {
         conn.send(pattern(SIZE / 2));
         conn.wait_end();
     });
-    let carom = Carom::to(a.port()).config("[timeouts]\nresponse_body = \"300ms\"").start();
+    let carom = Carom::to(a.port()).config("[timeouts]\nresponse_body = \"1s\"").start();
     let mut client = carom.client();
     client.send(request("GET /x", "a.test", &[]));
     let (response, _) = client.cut_response();

@@ -125,7 +125,7 @@ fn a_post_that_may_have_arrived_is_never_sent_twice() {
             let response = client.ask(with_body("POST /once", "a.test", "hello"));
             match response.status() {
                 200 => assert_eq!(response.text(), "b POST /once"),
-                _ => assert_eq!((response.status(), response.error()), (502, Some("backend-closed"))),
+                _ => assert_eq!((response.status(), response.error()), (502, Some("backend-closed-idle"))),
             }
             posts += 1;
         }

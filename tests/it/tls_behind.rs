@@ -269,7 +269,7 @@ fn a_body_that_ends_with_its_connection_has_to_end_by_tls() {
         } else {
             client.response_head();
             assert_eq!(client.drain(), End::Reset, "a broken body must not look whole");
-            assert_eq!(carom.logged_path("/")["reason"], "backend-cut");
+            assert_eq!(carom.logged_path("/")["reason"], "backend-closed-mid-body");
         }
     }
 }

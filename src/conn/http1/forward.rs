@@ -9,7 +9,6 @@ use crate::conn::choosing::{Choosing, Wait};
 use crate::http::head::Head;
 use crate::http::refuse::{Cut, Fault, Refusal};
 use crate::http::rewrite::{Changes, Origin};
-use crate::net::deadline::Elapsed;
 use crate::net::stream::Stream;
 use crate::table::backend::{Backend, Claim};
 use crate::table::retries::{Allowance, Retries};
@@ -112,7 +111,9 @@ impl<'a> Tries<'a> {
         let Some((retries, allowance)) = self.by.filter(|_| self.are_left()) else { return false };
         let forgiven = match ended {
             Ended::Declined => true,
-            Ended::Stale | Ended::Refused(Refusal::BackendClosed) => retries.reset && exchange.may_repeat(),
+            Ended::Stale | Ended::Refused(Refusal::BackendClosed | Refusal::BackendClosedMidHead) => {
+                retries.reset && exchange.may_repeat()
+            }
             Ended::Refused(Refusal::ResponseTimeout) => retries.timeout && exchange.may_repeat(),
             _ => false,
         };
@@ -142,7 +143,7 @@ impl Connection {
         notes: &mut Notes,
     ) -> Result<Followed, Refusal> {
         let mut tries = Tries::of(&choice, exchange);
-        self.prepare(exchange, changes)?;
+        self.prepare(exchange, changes, notes)?;
         if tries.by.is_some() {
             exchange.keep_for_replay(self.settings().limits.replay);
         }
@@ -250,10 +251,11 @@ impl Connection {
         exchange.declines = tries.by.filter(|_| tries.are_left()).map(|(retries, _)| Arc::clone(retries));
         loop {
             notes.tries += 1;
+            notes.connect = None;
             let reused = kept.is_some();
             let mut stream = match kept.take() {
                 Some(stream) => stream,
-                None => match self.connect(backend).await {
+                None => match self.connect(backend, notes).await {
                     Ok(stream) => stream,
                     Err(refusal) => {
                         self.worker.failed(backend, refusal.row().code);
@@ -276,6 +278,7 @@ impl Connection {
                     begun_again = true;
                     exchange.rewind();
                 }
+                Ended::Stale if reused => return Given::Over(Err(Refusal::BackendClosedIdle)),
                 Ended::Switched => return Given::Over(Ok(Followed::Switched(stream, Some(claim)))),
                 ended if tries.forgive(&ended, exchange) => return Given::Lost,
                 ended => {
@@ -296,7 +299,7 @@ impl Connection {
         changes: &Changes,
         notes: &mut Notes,
     ) -> Result<Followed, Refusal> {
-        self.prepare(exchange, changes)?;
+        self.prepare(exchange, changes, notes)?;
         notes.tries += 1;
         match self.exchange(exchange, &mut stream).await {
             Ended::Switched => Ok(Followed::Switched(stream, None)),
@@ -305,13 +308,14 @@ impl Connection {
     }
 
     /// Writes the request as the backend gets it.
-    fn prepare(&self, exchange: &mut Exchange, changes: &Changes) -> Result<(), Refusal> {
+    fn prepare(&self, exchange: &mut Exchange, changes: &Changes, notes: &Notes) -> Result<(), Refusal> {
         let forwarding = &self.settings().forwarding;
         let origin = Origin {
             peer: self.arrival.client.ip(),
             trusted: forwarding.trusts(self.arrival.client.ip()),
             scheme: self.arrival.scheme(),
             fields: forwarding.send,
+            id: forwarding.request_id.as_deref().map(|name| (name, &*notes.id)),
         };
         exchange.prepare(&origin, changes, &self.settings().limits)
     }
@@ -374,7 +378,8 @@ impl Connection {
         }
     }
 
-    async fn connect(&self, backend: &Arc<Backend>) -> Result<Stream, Refusal> {
+    async fn connect(&self, backend: &Arc<Backend>, notes: &mut Notes) -> Result<Stream, Refusal> {
+        let begun = notes.started.map(|_| Instant::now());
         let ends = backend.link().send_proxy.map(|version| (version, self.arrival.ends(&self.stream)));
         // Boxed, since it is rare and large, and every request would hold room for it.
         let connecting = Box::pin(async {
@@ -383,10 +388,9 @@ impl Connection {
                 true => self.worker.lines.connect(backend, connect::connect(backend, ends)).await,
             }
         });
-        match self.ticket.within(self.settings().timeouts.connect, connecting).await {
-            Ok(connected) => connected,
-            Err(Elapsed) => Err(Refusal::ConnectTimeout),
-        }
+        let connected = self.ticket.within(self.settings().timeouts.connect, connecting).await;
+        notes.connect = begun.map(|begun| begun.elapsed());
+        connected.unwrap_or(Err(Refusal::ConnectTimeout))
     }
 }
 
@@ -402,7 +406,7 @@ fn verdict(ended: &Ended, reused: bool) -> Verdict {
     match ended {
         Ended::Whole { .. } | Ended::Switched => Verdict::Served,
         Ended::Stale if !reused => Verdict::Failed(Refusal::BackendClosed.row().code),
-        Ended::Cut { why: Cut::Backend, .. } => Verdict::Failed(Cut::Backend.code()),
+        Ended::Cut { why, .. } if why.fault() == Fault::Backend => Verdict::Failed(why.code()),
         Ended::Refused(refusal) if refusal.row().fault == Fault::Backend => Verdict::Failed(refusal.row().code),
         _ => Verdict::Neither,
     }

@@ -1,26 +1,40 @@
 //! What is written down about a request while it runs, and told when it is over.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use super::Connection;
+use super::{Connection, Next};
 use crate::http::head::Head;
 use crate::http::refuse::{Cut, Fault};
-use crate::record::Record;
+use crate::record::{Record, Side};
 use crate::table::Route;
 use crate::table::backend::Backend;
 use crate::upstream::exchange::{Counts, Exchange};
 
+/// The longest name of a request that is taken from a trusted peer.
+const LONGEST_ID: usize = 128;
+
+/// The field that names a request, where no other is asked for.
+const REQUEST_ID: &str = "x-request-id";
+
 /// What is written down about a request while it runs.
 pub(super) struct Notes {
-    /// Only where somebody wants to know.
+    /// Only where somebody wants to know; and so is all else that takes time to find out.
     pub(super) started: Option<Instant>,
-    pub(super) method: Vec<u8>,
-    pub(super) target: Vec<u8>,
-    pub(super) host: String,
+    pub(super) is_http2: bool,
+    /// Of HTTP/1; `None` before there is a head.
+    minor: Option<u8>,
+    method: Vec<u8>,
+    target: Vec<u8>,
+    host: String,
+    fields: Vec<Option<Box<[u8]>>>,
+    pub(super) id: String,
     pub(super) route: Option<Arc<Route>>,
     pub(super) backend: Option<Arc<Backend>>,
     pub(super) tries: u32,
+    head: Duration,
+    pub(super) connect: Option<Duration>,
+    pub(super) closed: Option<Side>,
     pub(super) reason: Option<(&'static str, Fault)>,
 }
 
@@ -28,30 +42,75 @@ impl Notes {
     pub(super) fn new(is_observed: bool) -> Self {
         Self {
             started: is_observed.then(Instant::now),
+            is_http2: false,
+            minor: None,
             method: Vec::new(),
             target: Vec::new(),
             host: String::new(),
+            fields: Vec::new(),
+            id: String::new(),
             route: None,
             backend: None,
             tries: 0,
+            head: Duration::ZERO,
+            connect: None,
+            closed: None,
             reason: None,
         }
     }
 
-    /// Keeps of the head what will be told: its bytes make room for others soon.
-    pub(super) fn head(&mut self, exchange: &Exchange) {
-        let head = Head::new(exchange.from_client.data(), &exchange.head);
-        self.method.extend_from_slice(head.method().as_bytes());
-        self.target.extend_from_slice(head.target());
-        self.host.push_str(head.host().map_or("", |host| host.name()));
-    }
-
     pub(super) fn cut(&mut self, why: Cut) {
         self.reason = Some((why.code(), why.fault()));
+        self.closed = Some(match why {
+            Cut::ClientGone => Side::Client,
+            Cut::BackendClosed | Cut::BackendGone => Side::Backend,
+            Cut::BackendGarbled | Cut::BackendSilent | Cut::ClientGarbled | Cut::IdleTimeout | Cut::Draining => {
+                Side::Proxy
+            }
+        });
+    }
+
+    fn protocol(&self) -> &'static str {
+        match (self.is_http2, self.minor) {
+            (_, None) => "",
+            (true, _) => "HTTP/2.0",
+            (false, Some(0)) => "HTTP/1.0",
+            (false, Some(_)) => "HTTP/1.1",
+        }
     }
 }
 
 impl Connection {
+    /// Keeps of the head what will be told: its bytes make room for others soon.
+    pub(super) fn note_head(&self, exchange: &Exchange, notes: &mut Notes) {
+        let forwarding = &self.settings().forwarding;
+        if notes.started.is_none() && forwarding.request_id.is_none() {
+            return;
+        }
+        let head = Head::new(exchange.from_client.data(), &exchange.head);
+        let id = head.field(forwarding.request_id.as_deref().unwrap_or(REQUEST_ID));
+        notes.id = match id.filter(|_| forwarding.trusts(self.arrival.client.ip())).and_then(readable) {
+            Some(id) => id.to_owned(),
+            None => format!("{:032x}", fastrand::u128(..)),
+        };
+        let Some(started) = notes.started else { return };
+        notes.minor = Some(exchange.head.minor);
+        notes.method.extend_from_slice(head.method().as_bytes());
+        notes.target.extend_from_slice(head.target());
+        notes.host.push_str(head.host().map_or("", |host| host.name()));
+        notes.fields.extend(self.worker.wanted().map(|name| head.field(name).map(Box::from)));
+        notes.head = started.elapsed();
+    }
+
+    /// Notes who has ended the connection, if it ends here.
+    pub(super) fn closes(&self, next: &Next, exchange: &Exchange, notes: &mut Notes) {
+        let ends = matches!(next, Next::Close | Next::Linger) && !notes.is_http2;
+        if ends && notes.closed.is_none() {
+            let by_client = self.ended || exchange.head.length > 0 && !exchange.head.keep_alive;
+            notes.closed = Some(if by_client { Side::Client } else { Side::Proxy });
+        }
+    }
+
     /// Tells those who log and count.
     pub(super) fn tell(&self, counts: &Counts, notes: &Notes) {
         let Some(started) = notes.started else { return };
@@ -59,18 +118,33 @@ impl Connection {
         self.worker.tell(&Record {
             time: SystemTime::now() - total,
             client: self.arrival.client,
+            scheme: self.arrival.scheme(),
+            protocol: notes.protocol(),
             method: &notes.method,
             host: &notes.host,
             target: &notes.target,
+            fields: &notes.fields,
+            id: &notes.id,
             status: counts.status,
             received: counts.received,
             sent: counts.sent,
+            sent_head: counts.sent_head,
             route: notes.route.as_deref().map(|route| &*route.name),
+            is_logged: notes.route.as_deref().is_none_or(|route| route.is_logged),
             backend: notes.backend.as_deref(),
             tries: notes.tries,
+            head: notes.head,
+            connect: notes.connect,
             first_byte: counts.first_byte.map(|at| at - started),
             total,
+            closed: notes.closed,
             reason: notes.reason,
         });
     }
+}
+
+/// A name as a line of the log can hold it, and a field.
+fn readable(id: &[u8]) -> Option<&str> {
+    let plain = !id.is_empty() && id.len() <= LONGEST_ID && id.iter().all(u8::is_ascii_graphic);
+    std::str::from_utf8(id).ok().filter(|_| plain)
 }

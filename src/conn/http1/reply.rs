@@ -9,6 +9,7 @@ use super::{Connection, Next};
 use crate::conn::answer::{self, Manner};
 use crate::conn::tls;
 use crate::http::refuse::Refusal;
+use crate::record::Side;
 use crate::table::{Answer, Redirect};
 use crate::upstream::exchange::Exchange;
 
@@ -46,6 +47,7 @@ impl Connection {
             // Where this request ends is not known, so neither is where the next one begins. And a client whose
             // backend breaks the framing gets the same end whether or not the broken part came with the head.
             exchange.head.keep_alive = false;
+            notes.closed = Some(Side::Proxy);
         }
         let instead = self.instead(exchange, refusal);
         let write = |out: &mut _, manner: Manner<'_>| answer::refusal(out, refusal, instead.as_deref(), manner);
@@ -93,6 +95,9 @@ impl Connection {
             return Next::Close;
         }
         exchange.counts.sent += out.len() as u64;
+        if self.worker.is_observed() {
+            exchange.counts.sent_head = memchr::memmem::find(&out, b"\r\n\r\n").map_or(0, |at| at as u64 + 4);
+        }
         match keep {
             true if self.skip_body(exchange).await => Next::Keep,
             _ => Next::Linger,

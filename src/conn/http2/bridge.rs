@@ -58,7 +58,7 @@ impl Bridge {
     ) -> (Self, Foreknown) {
         let (parts, body) = request.into_parts();
         let mut request = Incoming::new();
-        let mut foreknown = Foreknown::default();
+        let mut foreknown = Foreknown { is_http2: true, ..Foreknown::default() };
         let form = match request::write(request.say(), &parts, body.is_end_stream()) {
             Ok(Shape::Bare) => Form::Ended,
             Ok(Shape::Sized) => Form::Plain,

@@ -77,7 +77,7 @@ impl Exchange {
                 Down::Body if self.down_haul.is_some() => match ready!(self.poll_down_haul(cx, client, backend)) {
                     Ok(()) => self.response_body = Body::Done,
                     Err(Broken::Writer) => return Poll::Ready(self.cut(Cut::ClientGone)),
-                    Err(Broken::Reader | Broken::Ended) => return Poll::Ready(self.cut(Cut::Backend)),
+                    Err(Broken::Reader | Broken::Ended) => return Poll::Ready(self.cut(Cut::BackendClosed)),
                 },
                 Down::Body => {
                     if self.from_backend.is_empty() {
@@ -91,12 +91,12 @@ impl Exchange {
                                 self.response_body = Body::Done;
                                 continue;
                             }
-                            Ok(0) | Err(_) => return Poll::Ready(self.cut(Cut::Backend)),
+                            Ok(0) | Err(_) => return Poll::Ready(self.cut(Cut::BackendClosed)),
                             Ok(_) => self.moved = true,
                         }
                     }
                     if self.take_response_body().is_err() {
-                        return Poll::Ready(self.cut(Cut::Backend));
+                        return Poll::Ready(self.cut(Cut::BackendGarbled));
                     }
                 }
                 Down::Switched => return Poll::Ready(Ended::Switched),
@@ -231,6 +231,7 @@ impl Exchange {
         };
         self.response_taken = length + taken;
         self.counts.status = self.response.status;
+        self.counts.sent_head += length as u64;
         self.down = Down::Body;
         Ok(())
     }
@@ -266,7 +267,7 @@ impl Exchange {
     fn ended_early(&self) -> Ended {
         match self.is_answered {
             false => Ended::Stale,
-            true => Ended::Refused(Refusal::BackendClosed),
+            true => Ended::Refused(Refusal::BackendClosedMidHead),
         }
     }
 }

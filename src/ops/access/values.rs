@@ -1,0 +1,166 @@
+//! What a line can say of a request, by name: the same in every format.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+use crate::record::Record;
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Time,
+    ClfTime,
+    Client,
+    ClientPort,
+    Scheme,
+    Protocol,
+    Method,
+    Host,
+    Path,
+    Request,
+    Status,
+    Received,
+    Sent,
+    BodySent,
+    Route,
+    Backend,
+    Tries,
+    HeadMs,
+    ConnectMs,
+    FirstByteMs,
+    TotalMs,
+    Closed,
+    Reason,
+    Id,
+}
+
+const ALL: [(&str, Value); 24] = [
+    ("time", Value::Time),
+    ("clf_time", Value::ClfTime),
+    ("client", Value::Client),
+    ("client_port", Value::ClientPort),
+    ("scheme", Value::Scheme),
+    ("protocol", Value::Protocol),
+    ("method", Value::Method),
+    ("host", Value::Host),
+    ("path", Value::Path),
+    ("request", Value::Request),
+    ("status", Value::Status),
+    ("received", Value::Received),
+    ("sent", Value::Sent),
+    ("body_sent", Value::BodySent),
+    ("route", Value::Route),
+    ("backend", Value::Backend),
+    ("tries", Value::Tries),
+    ("head_ms", Value::HeadMs),
+    ("connect_ms", Value::ConnectMs),
+    ("first_byte_ms", Value::FirstByteMs),
+    ("total_ms", Value::TotalMs),
+    ("closed", Value::Closed),
+    ("reason", Value::Reason),
+    ("id", Value::Id),
+];
+
+impl Value {
+    pub(super) fn named(name: &str) -> Option<Self> {
+        ALL.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        ALL.iter().map(|(name, _)| *name)
+    }
+
+    /// Writes it, or `-` where there is none. What a peer has sent is escaped.
+    pub(super) fn write(self, out: &mut Vec<u8>, record: &Record<'_>) {
+        // Writing into a Vec can't fail.
+        let _ = match self {
+            Self::Time => write!(out, "{}", humantime::format_rfc3339_millis(record.time)),
+            Self::ClfTime => clf_time(out, record.time),
+            Self::Client => write!(out, "{}", record.client.ip().to_canonical()),
+            Self::ClientPort => write!(out, "{}", record.client.port()),
+            Self::Scheme => text(out, record.scheme),
+            Self::Protocol => text(out, record.protocol),
+            Self::Method => bytes(out, record.method),
+            Self::Host => text(out, record.host),
+            Self::Path => bytes(out, record.target),
+            Self::Request => request(out, record),
+            Self::Status => write!(out, "{}", record.status),
+            Self::Received => write!(out, "{}", record.received),
+            Self::Sent => write!(out, "{}", record.sent),
+            Self::BodySent => write!(out, "{}", record.sent.saturating_sub(record.sent_head)),
+            Self::Route => text(out, record.route.unwrap_or_default()),
+            Self::Backend => match record.backend {
+                Some(backend) => write!(out, "{backend}"),
+                None => text(out, ""),
+            },
+            Self::Tries => write!(out, "{}", record.tries),
+            Self::HeadMs => milliseconds(out, Some(record.head)),
+            Self::ConnectMs => milliseconds(out, record.connect),
+            Self::FirstByteMs => milliseconds(out, record.first_byte),
+            Self::TotalMs => milliseconds(out, Some(record.total)),
+            Self::Closed => text(out, record.closed.map_or("", |side| side.name())),
+            Self::Reason => text(out, record.reason.map_or("", |(code, _)| code)),
+            Self::Id => text(out, record.id),
+        };
+    }
+}
+
+fn text(out: &mut Vec<u8>, text: &str) -> std::io::Result<()> {
+    bytes(out, text.as_bytes())
+}
+
+fn bytes(out: &mut Vec<u8>, text: &[u8]) -> std::io::Result<()> {
+    match text {
+        [] => out.push(b'-'),
+        text => escaped(out, text),
+    }
+    Ok(())
+}
+
+/// What a peer has sent, so that it can neither end its quotes nor its line nor move a terminal's cursor: as nginx and
+/// Apache write it.
+pub(super) fn escaped(out: &mut Vec<u8>, text: &[u8]) {
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' | 0..=0x1f | 0x7f..=0xff => drop(write!(out, "\\x{byte:02X}")),
+            byte => out.push(byte),
+        }
+    }
+}
+
+/// The request line, in the form that log readers expect; `-` for a head that could not be read.
+fn request(out: &mut Vec<u8>, record: &Record<'_>) -> std::io::Result<()> {
+    if record.method.is_empty() {
+        out.push(b'-');
+        return Ok(());
+    }
+    for part in [record.method, b" ", record.target, b" ", record.protocol.as_bytes()] {
+        escaped(out, part);
+    }
+    Ok(())
+}
+
+fn milliseconds(out: &mut Vec<u8>, time: Option<Duration>) -> std::io::Result<()> {
+    match time {
+        Some(time) => write!(out, "{}", to_milliseconds(time)),
+        None => text(out, ""),
+    }
+}
+
+/// To the microsecond, and no further.
+pub(super) fn to_milliseconds(time: Duration) -> f64 {
+    // A duration that does not fit into 52 bits of microseconds is longer than a century.
+    #[expect(clippy::cast_precision_loss, reason = "see above")]
+    let milliseconds = time.as_micros() as f64 / 1000.0;
+    milliseconds
+}
+
+/// `01/Dec/2026:00:31:59 +0000`
+fn clf_time(out: &mut Vec<u8>, time: SystemTime) -> std::io::Result<()> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    // 2026-12-01T00:31:59Z, whose parts only change places.
+    let rfc3339 = humantime::format_rfc3339_seconds(time).to_string();
+    let part = |range: std::ops::Range<usize>| rfc3339.get(range).unwrap_or("-");
+    let month = part(5..7).parse::<usize>().ok().and_then(|month| MONTHS.get(month.checked_sub(1)?)).unwrap_or(&"-");
+    write!(out, "{}/{month}/{}:{} +0000", part(8..10), part(0..4), part(11..19))
+}
