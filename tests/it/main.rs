@@ -12,6 +12,7 @@
 //! | [`support::origin`] | a backend that does as it is told and keeps what it saw |
 //! | [`support::dns`] | a DNS server that does as it is told |
 //! | [`support::client`] | a client that does as it is told and reads strictly |
+//! | [`support::load`] | many clients at once, and what became of each request |
 //! | [`support::http2`] | a client of HTTP/2 that does as it should |
 //! | [`support::tls`] | certificates, and clients that speak TLS |
 //! | [`support::frames`] | a client of HTTP/2 that does as wrongly as it is told |
@@ -59,6 +60,12 @@ mod retries;
 
 /// Instances that are full, and requests that wait in line for one.
 mod queue;
+
+/// What goes wrong with instances under load, and how many requests that costs.
+mod chaos;
+
+/// Who gets how many, by each policy.
+mod shares;
 
 /// Instances that are asked whether they are up.
 mod health;

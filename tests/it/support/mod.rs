@@ -7,6 +7,7 @@ pub mod frames;
 pub mod http2;
 pub mod http2_origin;
 pub mod inside;
+pub mod load;
 pub mod origin;
 pub mod tls;
 pub mod wire;
