@@ -7,9 +7,9 @@ import { Agent, request } from "node:http";
 const lookup = dns.lookup;
 dns.lookup = (name, ...rest) => lookup(name.endsWith(".localhost") ? "127.0.0.1" : name, ...rest);
 
-export async function check(name, body) {
+export async function check(name, body, seconds = 30) {
   let timer;
-  const late = new Promise((_, fail) => (timer = setTimeout(() => fail(new Error("no end within 30 s")), 30_000)));
+  const late = new Promise((_, fail) => (timer = setTimeout(() => fail(new Error(`no end within ${seconds} s`)), seconds * 1000)));
   try {
     await Promise.race([body(), late]);
     console.log(`ok ${name}`);
