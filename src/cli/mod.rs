@@ -21,6 +21,7 @@ mod explain;
 mod follow;
 mod history;
 mod past;
+mod pause;
 mod reload;
 mod serve;
 mod set;
@@ -129,6 +130,26 @@ enum Verb {
     Undrain {
         #[command(flatten)]
         which: Which,
+        #[command(flatten)]
+        to: To,
+    },
+    /// Let a site's new requests wait, also after a save; what is under way goes on
+    Pause {
+        /// Its key in the routes, or a name in its `also`
+        site: String,
+        /// What those are told that have waited in vain
+        #[arg(long, value_name = "TEXT")]
+        message: Option<String>,
+        /// How long each request waits before it gets 503
+        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+        wait: Duration,
+        #[command(flatten)]
+        to: To,
+    },
+    /// Let the requests of a paused site go on
+    Resume {
+        /// Its key in the routes, or a name in its `also`
+        site: String,
         #[command(flatten)]
         to: To,
     },
@@ -242,6 +263,8 @@ pub(crate) fn run() -> ExitCode {
         (Some(Verb::Reload(to)), ..) => reload::run(to),
         (Some(Verb::Drain { which, wait, to }), ..) => drain::drain(&which, wait, to),
         (Some(Verb::Undrain { which, to }), ..) => drain::undrain(&which, to),
+        (Some(Verb::Pause { site, message, wait, to }), ..) => pause::pause(&site, message.as_deref(), wait, to),
+        (Some(Verb::Resume { site, to }), ..) => pause::resume(&site, to),
         (Some(Verb::Demo { port, tls, tls_port }), ..) => demo::run(port, tls.then_some(tls_port), |demo| {
             let (listen, tls, state) = (demo.listen, demo.tls, Some(demo.state));
             let (certs, tls_self_signed) = (Some(PathBuf::from("certs")), !tls.is_empty());

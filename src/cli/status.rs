@@ -91,21 +91,37 @@ fn of_site(site: &Site, width: usize) -> String {
     if site.passthrough {
         first.push_str(", passed through");
     }
+    let _ = write!(first, ", {} requests", site.ended.total());
+    if site.ended.bad() > 0 {
+        let _ = write!(first, ", {} of them failed or 5xx", site.ended.bad());
+    }
     if site.waiting > 0 {
         let _ = write!(first, ", {} waiting", site.waiting);
     }
     let _ = writeln!(text, "{}", cut(&first, WIDEST));
-    let _ = writeln!(text, "  {:width$}  {:9} {:>9} {:>11}", "instance", "state", "in flight", "requests");
+    if let Some(paused) = &site.paused {
+        let wait = span(Duration::try_from_secs_f64(paused.wait_seconds).unwrap_or_default());
+        let message = paused.message.as_deref().map(|message| format!(" {message:?}")).unwrap_or_default();
+        let line = format!("  PAUSED: requests wait {wait}, then get 503{message}; `carom resume` ends it");
+        let _ = writeln!(text, "{}", cut(&line, WIDEST));
+    }
+    let _ = writeln!(
+        text,
+        "  {:width$}  {:9} {:>9} {:>10} {:>7} {:>7}",
+        "instance", "state", "in flight", "requests", "5xx", "failed"
+    );
     for instance in &site.instances {
         let traits = traits(instance);
         let line = format!(
-            "  {:width$}  {:9} {:>9} {:>11}  {traits}",
+            "  {:width$}  {:9} {:>9} {:>10} {:>7} {:>7}  {traits}",
             cut(&instance.name, width),
             word(instance.state),
             instance.in_flight,
             instance.requests,
+            instance.ended.server_error,
+            instance.ended.failed,
         );
-        let _ = writeln!(text, "{}", line.trim_end());
+        let _ = writeln!(text, "{}", cut(line.trim_end(), WIDEST));
         for line in told(instance) {
             let _ = writeln!(text, "    {}", cut(&line, WIDEST - 4));
         }
@@ -117,7 +133,8 @@ fn of_site(site: &Site, width: usize) -> String {
 fn traits(instance: &Instance) -> String {
     let weight = (instance.weight != 1).then(|| format!("weight {}", instance.weight));
     let backup = instance.backup.then(|| "backup".to_owned());
-    weight.into_iter().chain(backup).collect::<Vec<_>>().join(", ")
+    let most = instance.max_connections.map(|most| format!("max {most}"));
+    weight.into_iter().chain(backup).chain(most).collect::<Vec<_>>().join(", ")
 }
 
 /// Why it is not up, since when, and what brings it back.

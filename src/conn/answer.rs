@@ -25,17 +25,15 @@ pub(super) struct Manner<'a> {
     pub(super) hsts: Option<&'a str>,
 }
 
-/// A refusal, as a line of text or a small page. `instead` is an address that would do.
-pub(super) fn refusal(out: &mut Vec<u8>, refusal: Refusal, instead: Option<&str>, manner: Manner<'_>) {
+/// A refusal, as a line of text or a small page. `text` stands in place of its usual sentence.
+pub(super) fn refusal(out: &mut Vec<u8>, refusal: Refusal, text: Option<&str>, manner: Manner<'_>) {
     let row = refusal.row();
-    let text = match instead {
-        Some(address) => format!("{}: {address}", row.text),
-        None => row.text.to_owned(),
-    };
+    let text = text.unwrap_or(row.text);
     let body = match manner.html {
         true => {
-            let again = matches!(refusal, Refusal::NoBackend | Refusal::BackendBusy | Refusal::QueueFull);
-            page(row.status, row.phrase, &text, row.code, again)
+            let again =
+                matches!(refusal, Refusal::NoBackend | Refusal::BackendBusy | Refusal::QueueFull | Refusal::Paused);
+            page(row.status, row.phrase, text.trim_end_matches('.'), row.code, again)
         }
         false => format!("{} {}: {text} ({})\n", row.status, row.phrase, row.code),
     };
@@ -97,6 +95,8 @@ fn finish(out: &mut Vec<u8>, content_type: &str, body: &[u8], manner: Manner<'_>
 
 /// `again`: the page is looked at again by itself, as soon as [`RETRY_AFTER`] says.
 fn page(status: u16, phrase: &str, text: &str, code: &str, again: bool) -> String {
+    // An operator's own words are in it.
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let refresh =
         if again { format!("<meta http-equiv=\"refresh\" content=\"{RETRY_AFTER}\">\n") } else { String::new() };
     format!(

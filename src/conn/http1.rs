@@ -32,6 +32,7 @@ use notes::Notes;
 
 mod forward;
 mod notes;
+mod pause;
 mod reply;
 
 /// How long a stop waits for the first request of a connection that has just been made.
@@ -245,7 +246,18 @@ impl Connection {
             }
         }
         self.note_head(exchange, &mut notes);
-        let Bounce { to, changes } = self.decide(exchange).await;
+        let mut bounce = self.decide(exchange).await;
+        if pause::paused(&bounce).is_some() {
+            // Boxed, since it is rare.
+            bounce = match Box::pin(self.stand_by(bounce, exchange, &mut notes)).await {
+                Some(bounce) => bounce,
+                None => {
+                    self.tell(&exchange.counts, &notes);
+                    return Next::Close;
+                }
+            };
+        }
+        let Bounce { to, changes } = bounce;
         let next = match self.follow(exchange, to, &changes, &mut notes).await {
             Ok(Followed::By(next)) => next,
             Ok(Followed::Switched(backend, claim)) => {

@@ -16,6 +16,7 @@ use crate::net::stream::Stream;
 use crate::record::{Record, Side};
 use crate::table::backend::{Backend, Claim};
 use crate::table::site::Site;
+use crate::table::tally::Ending;
 use crate::table::{Action, Route};
 use crate::upstream::connect;
 
@@ -69,6 +70,14 @@ pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, 
             outcome.closed = Some(Side::Proxy);
         }
     }
+    let ending = match outcome.reason {
+        None => Ending::Tunnel,
+        reason => Ending::of(if outcome.sent > 0 { 101 } else { 0 }, reason),
+    };
+    site.lasting().tally().count(ending);
+    if let (Some(backend), false) = (&outcome.backend, ending == Ending::Failed) {
+        backend.tally().count(ending);
+    }
     if !worker.is_observed() {
         return;
     }
@@ -118,6 +127,7 @@ type Why = (&'static str, Fault);
 impl Reach<'_> {
     /// Connects to one of the site's instances; where all are full, waits for one that is not.
     async fn run(mut self) -> Result<(Stream, Claim), Why> {
+        self.stand_by().await?;
         let mut choosing = Choosing::new(self.site, self.site.balance().key(None, self.arrival.client.ip()));
         if !choosing.has_to_queue() {
             match self.connect(&mut choosing).await {
@@ -145,6 +155,25 @@ impl Reach<'_> {
             {
                 return Ok(reached);
             }
+        }
+    }
+
+    /// Waits while the site is paused.
+    async fn stand_by(&mut self) -> Result<(), Why> {
+        let lasting = self.site.lasting();
+        let Some(paused) = lasting.pause().now() else { return Ok(()) };
+        let most = self.worker.shared.settings.limits.waiting;
+        let _place = lasting.queue(most).ok_or(why(Refusal::QueueFull))?;
+        let waiting = Box::pin(async {
+            tokio::select! {
+                () = gone(self.client, self.hello) => true,
+                () = lasting.pause().over() => false,
+            }
+        });
+        match self.ticket.within(paused.wait, waiting).await {
+            Ok(false) => Ok(()),
+            Ok(true) => Err((Cut::ClientGone.code(), Cut::ClientGone.fault())),
+            Err(Elapsed) => Err(why(Refusal::Paused)),
         }
     }
 

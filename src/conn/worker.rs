@@ -33,6 +33,7 @@ use crate::settings::Settings;
 use crate::table::backend::{Address, Backend};
 use crate::table::link::Link;
 use crate::table::standing::{Aside, Back};
+use crate::table::tally::Ending;
 use crate::upstream::exchange::Exchange;
 use crate::upstream::http2::Lines;
 use crate::upstream::idle::Idle;
@@ -309,6 +310,7 @@ impl Worker {
 
     /// A backend has failed a request.
     pub(crate) fn failed(&self, backend: &Backend, why: &'static str) {
+        backend.tally().count(Ending::Failed);
         if let Some(Aside { length }) = backend.standing().failed(self.sweep.now()) {
             backend.standing().because(why);
             let milliseconds = length;

@@ -71,6 +71,8 @@ pub enum Refusal {
     BackendBusy,
     /// As many requests as allowed wait for the site already.
     QueueFull,
+    /// The site is paused by its operator.
+    Paused,
     /// The proxy is stopping.
     Draining,
     /// Connecting to the backend took too long.
@@ -126,6 +128,7 @@ impl Refusal {
             Self::NoBackend            => (503, "Service Unavailable", "no-backend", Backend, "no server of this site is available"),
             Self::BackendBusy          => (503, "Service Unavailable", "backend-busy", Backend, "every server of this site is busy"),
             Self::QueueFull            => (503, "Service Unavailable", "queue-full", Backend, "too many requests wait for this site's server already"),
+            Self::Paused               => (503, "Service Unavailable", "paused", Operator, "this site is paused for a moment"),
             Self::Draining             => (503, "Service Unavailable", "draining", Operator, "this server is stopping"),
             Self::ConnectTimeout       => (504, "Gateway Timeout", "connect-timeout", Backend, "connecting to the site's server took too long"),
             Self::ResponseTimeout      => (504, "Gateway Timeout", "response-timeout", Backend, "the site's server did not answer in time"),
@@ -222,6 +225,7 @@ mod tests {
             NoBackend,
             BackendBusy,
             QueueFull,
+            Paused,
             Draining,
             ConnectTimeout,
             ResponseTimeout,

@@ -15,6 +15,8 @@
 //! | `POST /v1/reload` | `{"text": "…"}`: the routes file has been read, and what that has changed; 422: what is wrong with it |
 //! | `POST /v1/drain` `{"site": "…", "instance": "…"}` | `{"text": "…", "instance": "…", "in_flight": 3}`: the instance gets no new requests, also after a save |
 //! | `POST /v1/undrain`, the same | the same: it gets requests again |
+//! | `POST /v1/pause` `{"site": "…", "message": "…", "wait_seconds": 30}` | `{"text": "…"}`: its new requests wait for so long, then get 503 with that message; also after a save. Without a message: a sentence of our own |
+//! | `POST /v1/resume` `{"site": "…"}` | `{"text": "…"}`: they go on at once |
 //!
 //! ```sh
 //! curl --unix-socket control.sock http://carom/v1/status

@@ -11,6 +11,7 @@ use super::named::Named;
 use super::patience::Patience;
 use super::queue::Listeners;
 use super::standing::Standing;
+use super::tally::Tally;
 use crate::net::seldom::Seldom;
 
 /// Where a backend is.
@@ -43,6 +44,7 @@ pub struct Backend {
     /// For [`Address::Name`].
     named: Option<Box<Named>>,
     standing: Standing,
+    tally: Tally,
     patience: Patience,
     /// When something was last said about it that requests without end can cause.
     trouble: Seldom,
@@ -68,6 +70,7 @@ impl Backend {
             prefers_v6: AtomicBool::new(false),
             named,
             standing: Standing::default(),
+            tally: Tally::default(),
             patience: Patience::default(),
             trouble: Seldom::new(),
         })
@@ -116,6 +119,11 @@ impl Backend {
     /// Who wants to hear when it has room.
     pub(super) fn listeners(&self) -> &Listeners {
         &self.listeners
+    }
+
+    /// How its requests have ended, tries that went on elsewhere included.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// How its requests have gone.

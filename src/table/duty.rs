@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::pause::Pause;
 use super::retries::Allowance;
+use super::tally::Tally;
 
 /// Of one instance of one site.
 #[derive(Debug, Default)]
@@ -27,12 +29,24 @@ impl Duty {
 pub struct Lasting {
     waiting: AtomicUsize,
     allowance: Allowance,
+    pause: Pause,
+    tally: Tally,
 }
 
 impl Lasting {
     /// How many second tries are left.
     pub(crate) fn allowance(&self) -> &Allowance {
         &self.allowance
+    }
+
+    /// Whether it is paused.
+    pub fn pause(&self) -> &Pause {
+        &self.pause
+    }
+
+    /// How its requests have ended.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// How many requests wait.

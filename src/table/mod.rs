@@ -17,11 +17,13 @@ pub(crate) mod named;
 mod paths;
 pub(crate) mod patience;
 pub mod pattern;
+pub mod pause;
 pub(crate) mod queue;
 pub mod retries;
 pub mod secure;
 pub mod site;
 pub(crate) mod standing;
+pub mod tally;
 pub(crate) mod target;
 
 use std::sync::Arc;

@@ -5,62 +5,12 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
 
 use rustix::process::Signal;
 
+use crate::support::load::Load;
 use crate::support::origin::DeadPort;
-use crate::support::{Carom, Client, Gate, Origin, PATIENCE, poll_until, reply, request, with_body};
-
-/// Clients that ask `a.test` again and again, with GETs and POSTs, and fail over anything but a 200.
-struct Load {
-    over: Arc<AtomicBool>,
-    served: Arc<AtomicUsize>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Load {
-    fn on(carom: &Carom) -> Self {
-        let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let address = carom.address();
-        let threads = (0..4)
-            .map(|number| {
-                let (over, served) = (Arc::clone(&over), Arc::clone(&served));
-                std::thread::spawn(move || {
-                    let mut client = Client::connect(address);
-                    while !over.load(Ordering::SeqCst) {
-                        let answer = match number % 2 {
-                            0 => client.get("a.test", "/"),
-                            _ => client.ask(with_body("POST /", "a.test", "some body")),
-                        };
-                        assert_eq!(answer.status(), 200, "{:?}", answer.error());
-                        served.fetch_add(1, Ordering::SeqCst);
-                    }
-                })
-            })
-            .collect();
-        Self { over, served, threads }
-    }
-
-    fn served(&self) -> usize {
-        self.served.load(Ordering::SeqCst)
-    }
-
-    /// Waits until some more have been served.
-    fn goes_on(&self) {
-        let before = self.served();
-        poll_until("that requests are served", || self.served() > before + 20);
-    }
-
-    /// None has failed.
-    fn end(self) {
-        self.over.store(true, Ordering::SeqCst);
-        for thread in self.threads {
-            thread.join().expect("a request failed");
-        }
-    }
-}
+use crate::support::{Carom, Gate, Origin, PATIENCE, poll_until, reply, request};
 
 /// Bytes to the control socket, and all that comes back before it closes.
 fn raw(socket: &Path, bytes: &[u8]) -> String {
@@ -103,6 +53,7 @@ fn status_says_what_there_is_as_json() {
     let (first, second) = (&site["instances"][0], &site["instances"][1]);
     assert_eq!((first["name"].as_str(), first["state"].as_str()), (Some(&*a.port().to_string()), Some("up")));
     assert_eq!((first["requests"].as_u64(), first["in_flight"].as_u64()), (Some(1), Some(0)));
+    assert_eq!((first["ended"]["success"].as_u64(), site["ended"]["success"].as_u64()), (Some(1), Some(1)));
     assert_eq!((second["weight"].as_u64(), second["backup"].as_bool()), (Some(3), Some(true)));
     assert_eq!((checked["state"].as_str(), checked["why"].as_str()), (Some("down"), Some("backend-refused")));
     assert_eq!(checked["back"], "1 good answer to GET /up every 100ms");
@@ -233,23 +184,23 @@ fn an_instance_is_drained_under_load_and_no_request_fails() {
     let (a, b) = (Origin::named("a"), Origin::named("b"));
     let routes = format!("\"a.test\" = [{}, {}]\n", a.port(), b.port());
     let carom = Carom::serving(&routes).workers(2).start();
-    let load = Load::on(&carom);
+    let load = Load::on(&carom, 4);
     let port = b.port().to_string();
     for round in 0..5 {
-        load.goes_on();
+        load.run(20);
         let (code, said) = carom.verb(&["drain", "a.test", &port, "--wait", "20s"]);
         assert_eq!(code, Some(0), "{said}");
         let before = b.requests().len();
-        load.goes_on();
+        load.run(20);
         // A save leaves it as it is.
         carom.reroute(&format!("{routes}\"b{round}.test\" = 1\n"));
-        load.goes_on();
+        load.run(20);
         assert_eq!(b.requests().len(), before, "it is idle");
         let (code, said) = carom.verb(&["undrain", "a.test", &format!("localhost:{port}")]);
         assert_eq!(code, Some(0), "{said}");
         poll_until("that it serves again", || b.requests().len() > before);
     }
-    load.end();
+    assert_eq!(load.end().failed(None), 0);
     let said = carom.said(0).join("\n");
     assert!(said.contains("an instance is drained: it gets no new requests"), "{said}");
 }
@@ -287,4 +238,40 @@ fn a_drain_that_lasts_too_long_says_how_many_are_left_and_lets_them_go_on() {
     }
     assert_eq!(carom.verb(&["undrain", "a.test", &port]).0, Some(0));
     assert_eq!(carom.client().get("a.test", "/").text(), "late");
+}
+
+#[test]
+fn each_request_is_counted_once_by_how_it_has_ended_and_over_saves() {
+    let dead = DeadPort::new();
+    let a = Origin::new(|conn| {
+        while let Some(request) = conn.request() {
+            match &request.target()[1..] {
+                "cut" => {
+                    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+                    return;
+                }
+                status => conn.send(reply(&format!("{status} X"), &[], "")),
+            };
+        }
+    });
+    let routes =
+        |weight: u32| format!("[\"a.test\"]\nto = [{{ to = {}, weight = {weight} }}, {}]\n", a.port(), dead.port());
+    let carom = Carom::serving(routes(2)).workers(2).start();
+    let mut client = carom.client();
+    for (round, status) in (3..).zip([200, 201, 301, 404, 500, 503]) {
+        assert_eq!(client.get("a.test", &format!("/{status}")).status(), status);
+        carom.reroute(&routes(round));
+    }
+    client.send(request("GET /cut", "a.test", &[]));
+    client.cut_response();
+    poll_until("that all are counted", || carom.status()["sites"][0]["ended"]["failed"] == 1);
+    let status = carom.status();
+    let (site, instances) = (&status["sites"][0]["ended"], &status["sites"][0]["instances"]);
+    for (key, count) in [("success", 2), ("redirect", 1), ("client_error", 1), ("server_error", 2), ("failed", 1)] {
+        assert_eq!(site[key], count, "{key}: {site}");
+        assert_eq!(instances[0]["ended"][key], count, "{key}: {instances}");
+    }
+    assert_eq!((&site["own"], &site["unanswered"], &site["tunnels"]), (&0.into(), &0.into(), &0.into()));
+    // What was refused there has been served by the other.
+    assert_eq!(instances[1]["ended"]["failed"], instances[1]["requests"]);
 }

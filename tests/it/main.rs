@@ -76,6 +76,9 @@ mod names;
 /// The control socket, and the verbs that speak over it.
 mod control;
 
+/// Sites that are paused.
+mod pause;
+
 /// Each limit and each deadline, and what it protects.
 mod limits;
 

@@ -7,8 +7,9 @@ use super::{Connection, Next};
 use crate::http::head::Head;
 use crate::http::refuse::{Cut, Fault};
 use crate::record::{Record, Side};
-use crate::table::Route;
 use crate::table::backend::Backend;
+use crate::table::tally::Ending;
+use crate::table::{Action, Route};
 use crate::upstream::exchange::{Counts, Exchange};
 
 /// The longest name of a request that is taken from a trusted peer.
@@ -56,6 +57,24 @@ impl Notes {
             connect: None,
             closed: None,
             reason: None,
+        }
+    }
+
+    /// What those are told whose site is paused, where its operator has said so.
+    pub(super) fn message(&self) -> Option<String> {
+        let Action::Forward(site) = &self.route.as_deref()?.action else { return None };
+        site.lasting().pause().now()?.message.as_deref().map(str::to_owned)
+    }
+
+    /// Counts how it has ended, where a site or a backend had to do with it.
+    fn count(&self, status: u16) {
+        let ending = Ending::of(status, self.reason);
+        if let Some(Action::Forward(site)) = self.route.as_deref().map(|route| &route.action) {
+            site.lasting().tally().count(ending);
+        }
+        // A failure has been counted when it was found, for whichever backend it was.
+        if let (Some(backend), false) = (&self.backend, matches!(ending, Ending::Failed | Ending::Own)) {
+            backend.tally().count(ending);
         }
     }
 
@@ -113,6 +132,7 @@ impl Connection {
 
     /// Tells those who log and count.
     pub(super) fn tell(&self, counts: &Counts, notes: &Notes) {
+        notes.count(counts.status);
         let Some(started) = notes.started else { return };
         let total = started.elapsed();
         self.worker.tell(&Record {

@@ -49,14 +49,18 @@ impl Connection {
             exchange.head.keep_alive = false;
             notes.closed = Some(Side::Proxy);
         }
-        let instead = self.instead(exchange, refusal);
-        let write = |out: &mut _, manner: Manner<'_>| answer::refusal(out, refusal, instead.as_deref(), manner);
+        let text = match refusal {
+            Refusal::PlainHttp => self.instead(exchange).map(|address| format!("{}: {address}", row.text)),
+            Refusal::Paused => notes.message(),
+            _ => None,
+        };
+        let write = |out: &mut _, manner: Manner<'_>| answer::refusal(out, refusal, text.as_deref(), manner);
         self.answer(exchange, row.status, write).await
     }
 
     /// The address that a client should have used, where it is known.
-    fn instead(&self, exchange: &Exchange, refusal: Refusal) -> Option<String> {
-        if refusal != Refusal::PlainHttp || exchange.head.length == 0 {
+    fn instead(&self, exchange: &Exchange) -> Option<String> {
+        if exchange.head.length == 0 {
             return None;
         }
         let port = self.stream.local_address().map(|address| address.port()).filter(|&port| port != tls::HTTPS);

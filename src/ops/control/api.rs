@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::status::Status;
 use super::{Command, Served, find};
+use crate::table::pause::Paused;
 
 /// The most bytes of a request's body.
 const LONGEST_BODY: usize = 64 * 1024;
@@ -22,6 +23,12 @@ const BODY: Duration = Duration::from_secs(10);
 
 /// How long a command may take: a large table is not read in a moment.
 const COMMAND: Duration = Duration::from_secs(120);
+
+/// As long as a request may wait for a paused site.
+const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The longest message of a paused site, in bytes.
+const LONGEST_MESSAGE: usize = 1000;
 
 /// What answers.
 #[derive(Debug)]
@@ -33,6 +40,20 @@ pub(super) struct Api {
 /// Why a request is not done.
 #[derive(Debug)]
 struct Failed(StatusCode, String);
+
+/// Which site is meant.
+#[derive(Debug, Deserialize)]
+struct OneSite {
+    site: String,
+}
+
+/// Which site, and what its new requests get.
+#[derive(Debug, Deserialize)]
+struct HowToPause {
+    site: String,
+    message: Option<String>,
+    wait_seconds: f64,
+}
 
 /// Which instance is meant.
 #[derive(Debug, Deserialize)]
@@ -68,7 +89,9 @@ impl Api {
             ("/v1/reload", &Method::POST) => self.command(Command::Reload).await,
             ("/v1/drain", &Method::POST) => self.drain(&body(request).await?, true),
             ("/v1/undrain", &Method::POST) => self.drain(&body(request).await?, false),
-            ("/v1/status" | "/v1/reload" | "/v1/drain" | "/v1/undrain", _) => {
+            ("/v1/pause", &Method::POST) => self.pause(body(request).await?),
+            ("/v1/resume", &Method::POST) => self.resume(&body(request).await?),
+            ("/v1/status" | "/v1/reload" | "/v1/drain" | "/v1/undrain" | "/v1/pause" | "/v1/resume", _) => {
                 Err(Failed(StatusCode::METHOD_NOT_ALLOWED, format!("{path} is not there for {method}")))
             }
             _ => {
@@ -106,6 +129,45 @@ impl Api {
         let nobody = out && line.site.instances().iter().all(|instance| instance.duty.is_drained());
         let warning = if nobody { "\nnobody is left to serve it: requests get 503 (no-backend)" } else { "" };
         Ok(json!({ "text": format!("{text}{warning}"), "instance": backend.to_string(), "in_flight": in_flight }))
+    }
+
+    /// Lets a site's new requests wait.
+    fn pause(&self, asked: HowToPause) -> Answer {
+        let table = self.served.routes.current();
+        let line = find::line(&table, &asked.site).map_err(not_found)?;
+        let wrong = |what: &str| Err(Failed(StatusCode::BAD_REQUEST, what.to_owned()));
+        let wait = match Duration::try_from_secs_f64(asked.wait_seconds) {
+            Ok(wait) if wait <= LONGEST_PAUSE => wait,
+            _ => return wrong("a request waits for 0 seconds to a day"),
+        };
+        let message = asked.message.as_deref().map(str::trim).filter(|message| !message.is_empty());
+        if message.is_some_and(|message| message.len() > LONGEST_MESSAGE || message.contains(char::is_control)) {
+            return wrong("a message is one line of at most 1000 bytes");
+        }
+        let (site, shown) = (&*line.route.name, humantime::format_duration(wait));
+        let before = line.site.lasting().pause().set(Some(Paused { message: message.map(Into::into), wait }));
+        tracing::info!(site, wait = %shown, "a site is paused: its new requests wait");
+        let already = if before.is_some() { " (it was paused already)" } else { "" };
+        let text = match wait.is_zero() {
+            true => format!("{site} is paused{already}: new requests get 503 (paused), until it is resumed"),
+            false => format!("{site} is paused{already}: new requests wait {shown}, and then get 503 (paused)"),
+        };
+        Ok(json!({ "text": text }))
+    }
+
+    /// Lets them go on.
+    fn resume(&self, asked: &OneSite) -> Answer {
+        let table = self.served.routes.current();
+        let line = find::line(&table, &asked.site).map_err(not_found)?;
+        let (site, waiting) = (&*line.route.name, line.site.lasting().waiting());
+        let text = match line.site.lasting().pause().set(None) {
+            Some(_) => {
+                tracing::info!(site, waiting, "a site is resumed");
+                format!("{site} is resumed: {waiting} requests that have waited go on")
+            }
+            None => format!("{site} was not paused"),
+        };
+        Ok(json!({ "text": text }))
     }
 
     /// Has something done by the one who publishes tables.

@@ -10,6 +10,7 @@ use crate::net::deadline;
 use crate::ops::health::returns;
 use crate::table::health::State;
 use crate::table::site;
+use crate::table::tally::Counts;
 use crate::table::{Action, Table};
 
 /// As many sites are told of where none is asked for.
@@ -67,8 +68,23 @@ pub struct Site {
     pub passthrough: bool,
     /// Requests that wait.
     pub waiting: usize,
+    /// How it is paused; absent where it isn't.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub paused: Option<Paused>,
+    /// How its requests have ended since carom runs, over all saves.
+    pub ended: Counts,
     /// Its instances, in the order of the file.
     pub instances: Vec<Instance>,
+}
+
+/// How a site is paused.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Paused {
+    /// How long a request waits.
+    pub wait_seconds: f64,
+    /// What those are told that have waited in vain; absent for a sentence of our own.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub message: Option<String>,
 }
 
 /// An instance of a site.
@@ -91,6 +107,11 @@ pub struct Instance {
     pub in_flight: usize,
     /// Requests that it has been given, of all sites, tries included.
     pub requests: u64,
+    /// How they have ended. One that failed and went on elsewhere failed here.
+    pub ended: Counts,
+    /// The most that may be with it; absent for any number.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub max_connections: Option<u32>,
     /// Its share of the turns.
     pub weight: u16,
     /// Serves only when no other can.
@@ -167,6 +188,11 @@ impl Site {
             line: line.route.line,
             passthrough: matches!(line.route.action, Action::PassThrough(_)),
             waiting: line.site.lasting().waiting(),
+            paused: line.site.lasting().pause().now().map(|paused| Paused {
+                wait_seconds: paused.wait.as_secs_f64(),
+                message: paused.message.as_deref().map(str::to_owned),
+            }),
+            ended: line.site.lasting().tally().counts(),
             instances: line.site.instances().iter().map(|instance| Instance::of(instance, now)).collect(),
         }
     }
@@ -183,6 +209,8 @@ impl Instance {
             back: None,
             in_flight: backend.in_flight(),
             requests: backend.requests(),
+            ended: backend.tally().counts(),
+            max_connections: instance.max_connections,
             weight: instance.weight,
             backup: instance.backup,
             check: instance.health.as_ref().map(|health| health.check().to_string()),

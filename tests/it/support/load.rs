@@ -53,10 +53,15 @@ impl Load {
         Self { stage, clients }
     }
 
+    /// How many requests have been answered.
+    pub fn answered(&self) -> usize {
+        self.stage.look(|stage| stage.outcomes.len())
+    }
+
     /// Waits until so many more requests have been answered.
     #[track_caller]
     pub fn run(&self, more: usize) {
-        let wanted = self.stage.look(|stage| stage.outcomes.len()) + more;
+        let wanted = self.answered() + more;
         let came = self.stage.wait_for(PATIENCE, |stage| (stage.outcomes.len() >= wanted).then_some(()));
         assert!(came.is_some(), "no {more} requests were answered");
     }
