@@ -265,8 +265,12 @@ fn describe_site(site: &Site) -> String {
         Duration::ZERO => String::new(),
         wait => format!(", waits {}", humantime::format_duration(wait)),
     };
+    let slow_start = match site.rules().slow_start {
+        Duration::ZERO => String::new(),
+        time => format!(", slow start {}", humantime::format_duration(time)),
+    };
     let retries = site.rules().retries.as_deref().map(describe_retries).unwrap_or_default();
-    format!("{}{balance}{wait}{retries}", targets.join(", "))
+    format!("{}{balance}{wait}{slow_start}{retries}", targets.join(", "))
 }
 
 /// `, tried 3 times on connect, reset, 503`
@@ -403,6 +407,7 @@ mod tests {
                 "{ to = [1, { to = 2, max_connections = 5 }], max_connections = 9 }",
                 "~ a 1, 2 → 1 (max_connections 9), 2 (max_connections 5)",
             ),
+            ("[1, 2]", "{ to = [1, 2], slow_start = \"30s\" }", "~ a 1, 2 → 1, 2, slow start 30s"),
             ("{ to = 1, https = \"redirect\" }", "{ passthrough = 1 }", "~ a 1 → passthrough 1"),
             ("1", "{ to = 1, health = \"/up\", wait = \"10s\" }", "~ a 1 → 1 (checked by GET /up), waits 10s"),
             ("[1, 2]", "{ to = [1, 2], balance = \"random-two\" }", "~ a 1, 2 → 1, 2 by random-two"),

@@ -397,6 +397,7 @@ const ROUTE: Keys = Keys {
         "balance",
         "health",
         "wait",
+        "slow_start",
         "max_connections",
         "retries",
         "send_proxy",

@@ -1,6 +1,7 @@
 //! What a route says about how its site goes about requests, whichever instance they go to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::table::balance::{Balance, By};
 use crate::table::site::Rules;
@@ -15,6 +16,7 @@ use super::{balance, quantity, retries};
 pub(super) struct Said<'a> {
     balance: Option<&'a Entry<'a>>,
     wait: Option<&'a Entry<'a>>,
+    slow_start: Option<&'a Entry<'a>>,
     retries: Option<&'a Entry<'a>>,
 }
 
@@ -24,6 +26,7 @@ impl<'a> Said<'a> {
         let place = match key {
             "balance" => &mut self.balance,
             "wait" => &mut self.wait,
+            "slow_start" => &mut self.slow_start,
             "retries" => &mut self.retries,
             _ => return false,
         };
@@ -33,14 +36,19 @@ impl<'a> Said<'a> {
 
     /// All that is said.
     pub(super) fn all(&self) -> impl Iterator<Item = &'a Entry<'a>> {
-        [self.balance, self.wait, self.retries].into_iter().flatten()
+        [self.balance, self.wait, self.slow_start, self.retries].into_iter().flatten()
     }
 
     /// The rules of a site whose requests are seen.
     pub(super) fn of_requests(&self, problems: &mut Vec<Problem>) -> Rules {
         let wait = self.wait.and_then(|entry| noted(quantity::duration(&entry.node), problems));
         let retries = self.retries.and_then(|entry| retries::read(&entry.node, problems));
-        Rules { balance: self.balance(problems), wait: wait.unwrap_or_default(), retries: retries.map(Arc::new) }
+        Rules {
+            balance: self.balance(problems),
+            wait: wait.unwrap_or_default(),
+            slow_start: self.slow_start(problems),
+            retries: retries.map(Arc::new),
+        }
     }
 
     /// The rules of a site whose connections are passed through.
@@ -56,7 +64,11 @@ impl<'a> Said<'a> {
         ] {
             problems.extend(entry.map(|entry| Problem::at(&entry.key_span, what).help("take it out")));
         }
-        Rules { balance, ..Rules::default() }
+        Rules { balance, slow_start: self.slow_start(problems), ..Rules::default() }
+    }
+
+    fn slow_start(&self, problems: &mut Vec<Problem>) -> Duration {
+        self.slow_start.and_then(|entry| noted(quantity::duration(&entry.node), problems)).unwrap_or_default()
     }
 
     fn balance(&self, problems: &mut Vec<Problem>) -> Balance {

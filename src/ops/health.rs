@@ -106,7 +106,7 @@ async fn ask_for_ever(backend: Arc<Backend>, health: Arc<Health>) {
             Ok(answer) => answer,
             Err(_) => Err(format!("no answer within {}", humantime::format_duration(check.timeout))),
         };
-        match (health.take(answer.is_ok()), answer) {
+        match (health.take(answer.is_ok(), deadline::now()), answer) {
             (Some(State::Down), Err(why)) => {
                 down_since = Some(Instant::now());
                 tracing::warn!(%backend, why, back = returns(check), "a backend is down");

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::arrival::Arrival;
 use super::pause::Pause;
 use super::retries::Allowance;
 use super::tally::Tally;
@@ -10,6 +11,7 @@ use super::tally::Tally;
 #[derive(Debug, Default)]
 pub struct Duty {
     drained: AtomicBool,
+    arrival: Arrival,
 }
 
 impl Duty {
@@ -18,9 +20,18 @@ impl Duty {
         self.drained.load(Ordering::Relaxed)
     }
 
+    /// When it came to its site.
+    pub(super) fn arrival(&self) -> &Arrival {
+        &self.arrival
+    }
+
     /// From now on it gets no requests, or gets some again; those that are with it go on. Gives what was before.
     pub fn drain(&self, yes: bool) -> bool {
-        self.drained.swap(yes, Ordering::Relaxed)
+        let before = self.drained.swap(yes, Ordering::Relaxed);
+        if before && !yes {
+            self.arrival.comes();
+        }
+        before
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Health {
     since: AtomicU64,
     /// Why it is down, where it is.
     why: ArcSwapOption<String>,
+    /// When it last came up after it had been down, in milliseconds since a moment that all have in common; 0 for never.
+    came: AtomicU64,
 }
 
 /// Whether an instance is fit to serve.
@@ -73,6 +75,7 @@ impl Health {
             state: AtomicU8::new(State::Unknown as u8),
             against: AtomicU32::new(0),
             since: AtomicU64::new(0),
+            came: AtomicU64::new(0),
             why: ArcSwapOption::empty(),
         }
     }
@@ -112,9 +115,15 @@ impl Health {
         self.why.store(why.map(Arc::new));
     }
 
-    /// Takes an answer; there is one asker. Gives the new state where that changes it.
-    pub(crate) fn take(&self, good: bool) -> Option<State> {
-        let (becomes, after) = match (self.state(), good) {
+    /// When it last came up after it had been down; 0 for never.
+    pub(super) fn came(&self) -> u64 {
+        self.came.load(Ordering::Relaxed)
+    }
+
+    /// Takes an answer, at this time; there is one asker. Gives the new state where that changes it.
+    pub(crate) fn take(&self, good: bool, now: u64) -> Option<State> {
+        let before = self.state();
+        let (becomes, after) = match (before, good) {
             (State::Unknown, true) => (State::Up, 1),
             (State::Unknown, false) => (State::Down, 1),
             (State::Up, false) => (State::Down, self.check.fall),
@@ -128,6 +137,9 @@ impl Health {
             return None;
         }
         self.against.store(0, Ordering::Relaxed);
+        if (before, becomes) == (State::Down, State::Up) {
+            self.came.store(now.max(1), Ordering::Relaxed);
+        }
         self.state.store(becomes as u8, Ordering::Relaxed);
         Some(becomes)
     }
@@ -165,12 +177,13 @@ mod tests {
         let check = |rise, fall| Check { probe: Probe::Tcp, interval: second, timeout: second, rise, fall };
         let health = Health::new(check(2, 3));
         assert_eq!((health.state(), health.is_up()), (State::Unknown, false));
-        assert_eq!(health.take(true), Some(State::Up));
-        assert_eq!([false, false, true, false, false].map(|good| health.take(good)), [None; 5], "not in a row");
-        assert_eq!(health.take(false), Some(State::Down));
-        assert_eq!([true, false, true].map(|good| health.take(good)), [None; 3]);
-        assert_eq!(health.take(true), Some(State::Up));
+        assert_eq!(health.take(true, 7), Some(State::Up));
+        assert_eq!([false, false, true, false, false].map(|good| health.take(good, 6)), [None; 5], "not in a row");
+        assert_eq!(health.take(false, 5), Some(State::Down));
+        assert_eq!([true, false, true].map(|good| health.take(good, 6)), [None; 3]);
+        assert_eq!(health.take(true, 7), Some(State::Up));
         assert!(health.is_up());
-        assert_eq!(Health::new(check(2, 3)).take(false), Some(State::Down));
+        assert_eq!(health.came(), 7);
+        assert_eq!(Health::new(check(2, 3)).take(false, 5), Some(State::Down));
     }
 }

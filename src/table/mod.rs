@@ -6,6 +6,7 @@
 //! [`Table::find`] costs the same for ten hosts and for a million: one hash look-up for the exact name, at most one
 //! for each label of the longest wildcard, and one binary search among the host's paths.
 
+mod arrival;
 pub mod backend;
 pub mod balance;
 pub mod certs;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use super::arrival;
 use super::backend::{Backend, Claim};
 use super::balance::{self, Balance};
 use super::duty::{Duty, Lasting};
@@ -51,6 +52,8 @@ pub struct Rules {
     /// How long a request waits while no instance can be reached; zero for not at all. Where all are full it waits for as
     /// long, or for [`BUSY`] where this is zero.
     pub wait: Duration,
+    /// For how long an instance that has just come gets less than its share; zero for not at all.
+    pub slow_start: Duration,
     /// When a request is tried again that may have reached an instance; `None` for never.
     pub retries: Option<Arc<Retries>>,
 }
@@ -119,8 +122,9 @@ impl Site {
         self.lasting = Arc::clone(&before.lasting);
         for instance in &mut self.instances {
             let same = before.instances.iter().find(|other| Arc::ptr_eq(&other.backend, &instance.backend));
-            if let Some(same) = same {
-                instance.duty = Arc::clone(&same.duty);
+            match same {
+                Some(same) => instance.duty = Arc::clone(&same.duty),
+                None => instance.duty.arrival().comes(),
             }
         }
         self
@@ -210,6 +214,13 @@ impl Instance {
 
     fn is_full(&self) -> bool {
         self.most().is_some_and(|most| self.backend.in_flight() >= most)
+    }
+
+    /// What it gets of its share, of [`arrival::WHOLE`].
+    fn part(&self, now: u64, slow_start: Duration) -> u32 {
+        let by_checks = self.health.as_ref().map_or(0, |health| health.came());
+        let came = self.duty.arrival().at(now).max(by_checks).max(self.backend.standing().came(now));
+        arrival::part(came, now, slow_start)
     }
 
     fn is_up(&self, now: u64) -> bool {

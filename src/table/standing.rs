@@ -29,6 +29,8 @@ pub(crate) struct Standing {
     since: AtomicU64,
     /// The code of the failure that put it aside. Written and read seldom, by whoever puts it aside and by who asks.
     why: Mutex<&'static str>,
+    /// When it was last put back; 0 for never.
+    back: AtomicU64,
 }
 
 /// How a backend that is aside is.
@@ -73,6 +75,14 @@ impl Standing {
         *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
+    /// When it last came back from being put aside; 0 for never.
+    pub(crate) fn came(&self, now: u64) -> u64 {
+        match self.aside_until.load(Ordering::Relaxed) {
+            until if until > 0 && until <= now => until,
+            _ => self.back.load(Ordering::Relaxed),
+        }
+    }
+
     /// A request has failed by its fault.
     pub(crate) fn failed(&self, now: u64) -> Option<Aside> {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -106,6 +116,9 @@ impl Standing {
         }
         // Of those who find out at the same time, one tells.
         let asides = self.asides.swap(0, Ordering::Relaxed);
+        if asides > 0 {
+            self.back.store(self.aside_until.load(Ordering::Relaxed).min(now), Ordering::Relaxed);
+        }
         self.forget();
         (asides > 0).then(|| Back { after: now.saturating_sub(self.since.load(Ordering::Relaxed)) })
     }

@@ -180,3 +180,25 @@ fn a_connection_is_enough_where_that_is_asked_for() {
     assert!(said.contains(&dead.port().to_string()) && said.contains("backend-refused"), "{said}");
     assert!(!said.contains(&format!("backend={}", silent.port())), "{said}");
 }
+
+#[test]
+fn an_instance_that_has_just_come_gets_little_at_first() {
+    let (a, b, c) = (Site::new("a"), Site::new("b"), Site::new("c"));
+    let [a_port, b_port, c_port] = [&a, &b, &c].map(|site| site.origin.port());
+    let slow = |to: String| checked(&to) + "slow_start = \"5h\"\n";
+    b.answers(503);
+    let carom = Carom::serving(slow(format!("{a_port}, {b_port}"))).start();
+    wait_said(&carom, 0, "a backend is down");
+    poll_until("that the other is asked", || a.is_asked() > 0 && texts(&carom, 1) == ["a"]);
+    let mark = carom.mark();
+    b.answers(200);
+    wait_said(&carom, mark, "is up");
+    let count = |texts: &[String], name: &str| texts.iter().filter(|text| *text == name).count();
+    let up_again = texts(&carom, 110);
+    assert!((9..=11).contains(&count(&up_again, "b")), "{up_again:?}");
+    // And one that a save adds.
+    carom.reroute(&slow(format!("{a_port}, {c_port}")));
+    poll_until("that the new one is asked", || c.is_asked() > 0 && texts(&carom, 30).contains(&"c".to_owned()));
+    let added = texts(&carom, 110);
+    assert!((9..=11).contains(&count(&added, "c")), "{added:?}");
+}

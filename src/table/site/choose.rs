@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Instance, MOST_INSTANCES, Site, Tried};
+use crate::table::arrival::WHOLE;
 use crate::table::balance::{self, Balance};
 
 impl Site {
@@ -22,9 +23,12 @@ impl Site {
                 _ if room.is_empty() => return Choice::Busy,
                 // Those who stand by have no turns.
                 _ if self.regular.and(room).is_empty() => room.iter().next(),
-                Balance::RoundRobin => self.in_turn(room, tried.0 == 0),
-                Balance::LeastConnections => self.take_turn().and_then(|turn| self.least_busy(room, turn)),
-                Balance::RandomTwo => self.of_two(room),
+                Balance::RoundRobin => self.in_turn(room, tried.0 == 0, self.eased(room, now).as_ref()),
+                Balance::LeastConnections => {
+                    let room = self.ready(room, now);
+                    self.take_turn().and_then(|turn| self.least_busy(room, turn))
+                }
+                Balance::RandomTwo => self.of_two(self.ready(room, now)),
                 Balance::Hash(_) => self.nearest(room, key),
             };
             if let Some(index) = chosen {
@@ -50,16 +54,52 @@ impl Site {
 
     /// Whose turn it is. A request that tries again takes nobody's turn: it goes to who comes next. Turns of those who are
     /// not in the group are passed over, lest who comes behind them gets theirs.
-    fn in_turn(&self, group: Group, first: bool) -> Option<usize> {
+    fn in_turn(&self, group: Group, first: bool, eased: Option<&Eased>) -> Option<usize> {
         let mut turn = self.take_turn()?;
-        for _ in 0..self.round.len() {
+        let round = self.round.len();
+        // Others take turns meanwhile: one round of them may miss somebody, but not one that is gone through.
+        for step in 0..2 * round {
             let index = usize::from(self.round[turn]);
-            if group.has(index) {
+            if group.has(index) && eased.is_none_or(|eased| self.earns(eased, index, eased.parts[index])) {
                 return Some(index);
             }
-            turn = if first { self.take_turn()? } else { (turn + 1) % self.round.len() };
+            turn = if first && step < round { self.take_turn()? } else { (turn + 1) % round };
         }
         None
+    }
+
+    /// Those whose time it is: of those that have just come, only who has earned a request.
+    fn ready(&self, group: Group, now: u64) -> Group {
+        let Some(eased) = self.eased(group, now) else { return group };
+        let share = |index: usize| eased.parts[index].saturating_mul(u32::from(self.instances[index].weight));
+        let all = group.iter().map(share).sum::<u32>().max(1);
+        let earns = |&index: &usize| self.earns(&eased, index, share(index).saturating_mul(WHOLE) / all);
+        match group.iter().filter(earns).fold(Group::default(), Group::with) {
+            nobody if nobody.is_empty() => group,
+            ready => ready,
+        }
+    }
+
+    /// Whether one of those serves whose turn it is. Who has the largest part of all gets all of it.
+    fn earns(&self, eased: &Eased, index: usize, part: u32) -> bool {
+        eased.parts[index] >= eased.most || self.instances[index].duty.arrival().earns(part)
+    }
+
+    /// What they get of their shares, where somebody gets less than another.
+    fn eased(&self, group: Group, now: u64) -> Option<Eased> {
+        let slow_start = self.rules.slow_start;
+        if slow_start.is_zero() {
+            return None;
+        }
+        let mut eased = Eased { parts: [WHOLE; MOST_INSTANCES], most: 0 };
+        let mut least = WHOLE;
+        for index in group.iter() {
+            let part = self.instances[index].part(now, slow_start);
+            eased.parts[index] = part;
+            eased.most = eased.most.max(part);
+            least = least.min(part);
+        }
+        (least < eased.most).then_some(eased)
     }
 
     /// The first of the least busy, beginning with whose turn it is.
@@ -99,6 +139,13 @@ impl Site {
     fn take_turn(&self) -> Option<usize> {
         self.next.fetch_add(1, Ordering::Relaxed).checked_rem(self.round.len())
     }
+}
+
+/// What instances get of their shares, as some have just come.
+struct Eased {
+    parts: [u32; MOST_INSTANCES],
+    /// The largest.
+    most: u32,
 }
 
 /// What has been chosen.

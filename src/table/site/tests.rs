@@ -1,6 +1,7 @@
 use super::*;
 use crate::table::backend::Address;
 use crate::table::balance::By;
+use crate::table::health::{Check, Probe};
 
 fn site(weights: &[(u16, bool)], balance: Balance) -> Site {
     let instances = weights
@@ -241,4 +242,94 @@ fn a_full_instance_loses_no_turns_of_others() {
     assert_eq!(ports(&site, 3), [2, 2, 2]);
     drop(held);
     assert_eq!(ports(&site, 4), [1, 2, 1, 2]);
+}
+
+/// A site of two of which the second comes by a save, at the first look, and takes ten seconds to start.
+fn growing(balance: Balance, weights: [u16; 2]) -> Site {
+    let rules = Rules { balance, slow_start: Duration::from_secs(10), ..Rules::default() };
+    let before = Site::new(site(&[(weights[0], false)], Balance::RoundRobin).instances().to_vec(), rules.clone());
+    let mut instances = before.instances().to_vec();
+    instances.extend(site(&[(1, false), (weights[1], false)], Balance::RoundRobin).instances()[1..].to_vec());
+    let site = Site::new(instances, rules).instead_of(&before);
+    pick(&site, &mut Tried::default(), 0, 1_000);
+    site
+}
+
+/// How many of so many requests at this time the second instance gets.
+fn second(site: &Site, requests: u32, now: u64) -> u32 {
+    let picks = (0..requests).map(|_| pick(site, &mut Tried::default(), 0, now).unwrap());
+    picks.map(|instance| u32::from(Arc::ptr_eq(&instance.backend, &site.instances()[1].backend))).sum()
+}
+
+#[test]
+fn an_instance_that_has_just_come_gets_a_share_that_grows_from_a_tenth() {
+    let site = growing(Balance::RoundRobin, [1, 1]);
+    // A tenth of what the other gets; then 0.55 of it; then as much.
+    assert!((99..=101).contains(&second(&site, 1_100, 1_000)));
+    assert!((352..=358).contains(&second(&site, 1_000, 6_000)));
+    assert_eq!(second(&site, 1_000, 11_000), 500);
+    assert_eq!(ports(&site, 2).len(), 2);
+    // The others keep their turns exactly meanwhile.
+    let heavy = growing(Balance::RoundRobin, [2, 1]);
+    assert!((47..=49).contains(&second(&heavy, 1_008, 1_000)), "a tenth of a third");
+    for balance in [Balance::LeastConnections, Balance::RandomTwo] {
+        let site = growing(balance.clone(), [1, 1]);
+        let shares = [1_000, 6_000, 11_000].map(|now| second(&site, 2_000, now));
+        assert!(shares[0] <= 190 && shares[0] < shares[1] && shares[1] < 850, "{balance:?}: {shares:?}");
+        assert!((850..=1_150).contains(&shares[2]), "{balance:?}: {shares:?}");
+    }
+}
+
+#[test]
+fn who_has_just_come_serves_all_where_he_is_alone_and_all_are_equal_who_come_together() {
+    let site = growing(Balance::RoundRobin, [1, 1]);
+    site.instances()[0].duty.drain(true);
+    assert_eq!(second(&site, 20, 1_000), 20);
+    // Who is given requests again has just come, like the other.
+    site.instances()[0].duty.drain(false);
+    assert_eq!(second(&site, 20, 1_000), 10);
+    let rules = Rules { slow_start: Duration::from_secs(10), ..Rules::default() };
+    let first = Site::new(site.instances().iter().map(|one| Instance::new(Arc::clone(&one.backend))).collect(), rules);
+    assert_eq!(second(&first, 20, 5), 10, "those that were there from the beginning begin with their shares");
+}
+
+#[test]
+fn who_comes_back_from_being_down_or_aside_has_just_come() {
+    let mut instances = site(&[(1, false), (1, false)], Balance::RoundRobin).instances().to_vec();
+    let check = Check {
+        probe: Probe::Tcp,
+        interval: Duration::from_secs(1),
+        timeout: Duration::from_secs(1),
+        rise: 1,
+        fall: 1,
+    };
+    let health = Arc::new(Health::new(check));
+    instances[1].health = Some(Arc::clone(&health));
+    let rules = Rules { slow_start: Duration::from_secs(10), ..Rules::default() };
+    let site = Site::new(instances, rules);
+    health.take(true, 900);
+    assert_eq!(second(&site, 100, 1_000), 50, "its first good answer of all is the beginning");
+    health.take(false, 2_000);
+    assert_eq!(second(&site, 100, 2_000), 0);
+    health.take(true, 3_000);
+    assert!((9..=11).contains(&second(&site, 110, 3_000)));
+    assert_eq!(second(&site, 100, 13_000), 50);
+    for _ in 0..3 {
+        site.instances()[1].backend.standing().failed(20_000);
+    }
+    assert_eq!(second(&site, 100, 20_500), 0);
+    assert!((9..=11).contains(&second(&site, 110, 21_000)));
+    site.instances()[1].backend.standing().served(21_100);
+    assert!((9..=11).contains(&second(&site, 110, 21_100)), "one good answer is not the end of it");
+    assert_eq!(second(&site, 100, 31_000), 50);
+}
+
+#[test]
+fn keys_stay_where_they_are_while_an_instance_starts() {
+    let rules = |slow_start| Rules { balance: Balance::Hash(By::Client), slow_start, ..Rules::default() };
+    let cold = growing(Balance::Hash(By::Client), [1, 1]);
+    let warm = Site::new(cold.instances().to_vec(), rules(Duration::ZERO));
+    for key in 0..200 {
+        assert_eq!(chosen(&cold, key, &mut Tried::default()), chosen(&warm, key, &mut Tried::default()));
+    }
 }
