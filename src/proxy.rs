@@ -17,7 +17,7 @@ use crate::conn::worker::{Listening, Said, Shared, Speaks, Stage, Worker};
 pub use crate::net::doors::Doors;
 use crate::net::{listen, system};
 use crate::record::Observe;
-use crate::settings::Settings;
+use crate::settings::{Settings, StickyKey};
 use crate::table::Table;
 
 /// What a proxy is made of.
@@ -175,14 +175,17 @@ impl Builder {
             most => most,
         };
         let certify = self.certify.filter(|_| !tls_ports.is_empty());
-        let tls = certify.map(|certify| Tls::new(certify, &tls_ports)).transpose().map_err(|source| BindError {
+        let of_none = |source| BindError {
             address: addresses.first().copied().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0))),
             source,
-        })?;
+        };
+        let tls = certify.map(|certify| Tls::new(certify, &tls_ports)).transpose().map_err(of_none)?;
+        let sticky_key = self.settings.sticky_key.clone().map_or_else(StickyKey::random, Ok).map_err(of_none)?;
         let shared = Arc::new(Shared {
             decide: self.decide.unwrap_or_else(|| Arc::new(Routes::new(Table::new()))),
             observe: self.observe,
             settings: Arc::new(self.settings),
+            sticky_key,
             doors: Arc::new(Doors::new(most)),
             seldom: Said::new(),
             tls,

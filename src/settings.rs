@@ -2,6 +2,7 @@
 //!
 //! Every wait for a peer has a time here, and whatever a peer can grow has a number.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -18,8 +19,33 @@ pub struct Settings {
     pub http2: Http2,
     /// What backends are told about the client.
     pub forwarding: Forwarding,
+    /// What the cookies of sticky sessions are signed with; `None` for a key that is made at each start, and then they don't
+    /// outlive it. Default: `None`.
+    pub sticky_key: Option<StickyKey>,
     /// Whether answers of carom's own carry their reason code in a `Carom-Error` field. Default: yes.
     pub error_field: bool,
+}
+
+/// A key for the cookies of sticky sessions. Who knows it can choose his instance, and no more.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StickyKey([u8; 32]);
+
+impl StickyKey {
+    /// These bytes, which nobody else knows.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for StickyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // It is a secret, and settings are shown.
+        f.write_str("StickyKey(…)")
+    }
 }
 
 /// How long to wait for a peer.
@@ -141,6 +167,7 @@ impl Default for Settings {
             limits: Limits::default(),
             http2: Http2::default(),
             forwarding: Forwarding::default(),
+            sticky_key: None,
             error_field: true,
         }
     }

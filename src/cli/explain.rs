@@ -168,6 +168,15 @@ fn next(action: &Action, asked: &Asked) -> Option<String> {
                 (Some(backend), _) if site.instances().len() == 1 => backend,
                 (Some(backend), Balance::LeastConnections) => format!("{backend}, when no other has fewer requests"),
                 (Some(backend), _) => format!("{backend}, in turn"),
+                (None, Balance::Sticky(sticky)) => match sticky.then {
+                    Balance::LeastConnections => {
+                        format!("the one that the cookie {} names, else the least busy", sticky.cookie)
+                    }
+                    Balance::RandomTwo => {
+                        format!("the one that the cookie {} names, else the better of two", sticky.cookie)
+                    }
+                    _ => format!("the one that the cookie {} names, else the next in turn", sticky.cookie),
+                },
                 (None, Balance::Hash(by)) => format!("the one that {by} hashes to"),
                 (None, _) => "of two at random, the one with fewer requests".to_owned(),
             })
@@ -388,6 +397,14 @@ mod tests {
             for part in parts {
                 assert!((text.clone() + "\n").contains(part), "{part}\n{text}");
             }
+        }
+        let sticky = "\"a\" = { to = [1, 2], balance = \"sticky\", max_connections = 5, slow_start = \"10s\" }";
+        let (text, _) = ask(sticky, "a");
+        for part in [
+            "1 (max_connections 5), 2 (max_connections 5) by the session's cookie carom, slow start 10s",
+            "next    the one that the cookie carom names, else the next in turn",
+        ] {
+            assert!(text.contains(part), "{text}");
         }
         let with_any = format!("\"*\" = 4\n{ROUTES}");
         assert!(ask(&with_any, "nobody.invalid").0.contains("so it is for *"));

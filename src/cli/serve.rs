@@ -16,13 +16,16 @@ use carom::config::certs::Found;
 use carom::config::file::{self, Config, Control, Listen, Log};
 use carom::config::report::Report;
 use carom::config::state::{self, default_state_path};
+use carom::config::sticky_key;
 use carom::config::{default_certs_path, default_routes_path};
 use carom::ops::access::{Access, Format, To, Writer};
 use carom::ops::control::{Control as ControlServer, RoutesFile, Served, Socket};
 use carom::ops::health::Checks;
 use carom::ops::names::Names;
 use carom::proxy::{self, BindError, Proxy};
+use carom::settings::StickyKey;
 use carom::table::Table;
+use carom::table::balance::Balance;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -148,10 +151,13 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     let certificates = found.as_ref().map(|found| Arc::clone(&found.certificates)).unwrap_or_default();
     let routes = Routes::new(table.with_certificates(certificates));
 
+    let mut settings = config.settings.clone();
+    settings.sticky_key = sticky_key(state.as_deref(), &routes.current());
+
     raise_descriptor_limit();
     let mut builder = Proxy::builder()
         .workers(workers.unwrap_or(config.workers))
-        .settings(config.settings.clone())
+        .settings(settings)
         .decide(routes.clone())
         .certify(routes.clone());
     for &Listen { address, proxy_protocol, tls } in &listen {
@@ -176,6 +182,19 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     let file = RoutesFile { path, applied: SystemTime::now(), broken };
     let follow = Follow::new(file, bytes, proxy.addresses().to_vec(), routes.clone(), shelf.zip(found), past);
     Ok(Running { proxy, routes, dns_servers: config.dns_servers, follow, log, control, listening, ready })
+}
+
+/// The key that outlives this run. Where there is no place for it, serves with another, and says so if that matters now.
+fn sticky_key(state: Option<&Path>, table: &Table) -> Option<StickyKey> {
+    let why = match state.map(sticky_key::kept_in) {
+        Some(Ok(key)) => return Some(key),
+        Some(Err(error)) => error.to_string(),
+        None => "there is no home for its key".to_owned(),
+    };
+    if table.sites().any(|site| matches!(site.balance(), Balance::Sticky(_))) {
+        say!("carom: sticky sessions begin anew with each start: {why}");
+    }
+    None
 }
 
 pub(super) fn configuration(path: Option<&Path>) -> Result<Config, Failure> {

@@ -1,19 +1,19 @@
 //! How an instance is chosen, as an operator writes it.
 
 use super::keys::{Keys, noted};
-use super::names;
 use super::node::{Node, Value};
 use super::report::Problem;
+use super::{names, sticky};
 use crate::http::body::is_token;
 use crate::table::balance::{Balance, By};
 
 /// The ways to choose.
-const NAMES: &[&str] = &["round-robin", "least-connections", "random-two", "hash"];
+const NAMES: &[&str] = &["round-robin", "least-connections", "random-two", "hash", "sticky"];
 
 /// Those that will come.
-const LATER: &[&str] = &["sticky", "least-time", "first"];
+const LATER: &[&str] = &["least-time", "first"];
 
-const TABLE: Keys = Keys { of: "`balance`", known: &["hash"], later: &["sticky"] };
+const TABLE: Keys = Keys { of: "`balance`", known: &["hash", "sticky"], later: &[] };
 
 /// What other proxies call them.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -31,25 +31,42 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("ip-hash", "hash"),
     ("ip_hash", "hash"),
     ("source", "hash"),
+    ("cookie", "sticky"),
+    ("session", "sticky"),
 ];
 
 /// Reads it. Problems are noted, and the default stands in their place.
 pub(super) fn read<'a>(node: &'a Node<'a>, problems: &mut Vec<Problem>) -> Balance {
     if let Value::Table(entries) = &node.value {
-        let mut by = None;
-        TABLE.read(entries, problems, |_| None, |_, entry, problems| by = noted(hashed(&entry.node), problems));
-        return by.map_or_else(Balance::default, Balance::Hash);
+        let (mut read, mut first) = (None, None);
+        TABLE.read(
+            entries,
+            problems,
+            |_| None,
+            |key, entry, problems| {
+                if let Some(first) = first.replace(entry) {
+                    let problem = Problem::at(&entry.key_span, "`hash` and `sticky` are two ways to choose");
+                    problems.push(problem.label("either this").and(&first.key_span, "or this"));
+                }
+                read = match key {
+                    "hash" => noted(hashed(&entry.node), problems).map(Balance::Hash),
+                    _ => Some(Balance::Sticky(Box::new(sticky::read(&entry.node, problems)))),
+                };
+            },
+        );
+        return read.unwrap_or_default();
     }
     noted(named(node), problems).unwrap_or_default()
 }
 
-fn named(node: &Node<'_>) -> Result<Balance, Problem> {
+pub(super) fn named(node: &Node<'_>) -> Result<Balance, Problem> {
     let what = "a way to choose";
     match node.text(what).map_err(|problem| problem.help(names::did_you_mean("", NAMES)))? {
         "round-robin" => Ok(Balance::RoundRobin),
         "least-connections" => Ok(Balance::LeastConnections),
         "random-two" => Ok(Balance::RandomTwo),
         "hash" => Ok(Balance::Hash(By::Client)),
+        "sticky" => Ok(Balance::Sticky(Box::new(sticky::plain()))),
         later if LATER.contains(&later) => {
             Err(Problem::at(&node.span, format!("not yet: balance \"{later}\"")).help(names::did_you_mean("", NAMES)))
         }

@@ -15,6 +15,7 @@ use crate::table::pattern::Pattern;
 use crate::table::retries::Retries;
 use crate::table::secure::Roots;
 use crate::table::site::{Instance, Site};
+use crate::table::sticky::{SameSite, Sticky};
 use crate::table::{Action, Answer, Route, Table};
 
 use super::certs::day;
@@ -260,6 +261,7 @@ fn describe_site(site: &Site) -> String {
         Balance::LeastConnections => " by least-connections".to_owned(),
         Balance::RandomTwo => " by random-two".to_owned(),
         Balance::Hash(by) => format!(" by hash of {by}"),
+        Balance::Sticky(sticky) => format!(" by the session's cookie {}{}", sticky.cookie, described_sticky(sticky)),
     };
     let wait = match site.rules().wait {
         Duration::ZERO => String::new(),
@@ -284,6 +286,28 @@ fn describe_retries(retries: &Retries) -> String {
     }
     if retries.budget != Retries::default().budget {
         let _ = write!(text, " within {} %", retries.budget);
+    }
+    text
+}
+
+/// What is said of sessions beside the cookie's name.
+fn described_sticky(sticky: &Sticky) -> String {
+    let mut text = String::new();
+    match sticky.then {
+        Balance::LeastConnections => text.push_str(", a new one by least-connections"),
+        Balance::RandomTwo => text.push_str(", a new one by random-two"),
+        Balance::RoundRobin | Balance::Hash(_) | Balance::Sticky(_) => {}
+    }
+    if let Some(age) = sticky.max_age {
+        let _ = write!(text, ", for {}", humantime::format_duration(age));
+    }
+    match sticky.same_site {
+        SameSite::Lax => {}
+        SameSite::Strict => text.push_str(", same_site strict"),
+        SameSite::None => text.push_str(", same_site none"),
+    }
+    if let Some(secure) = sticky.secure {
+        text.push_str(if secure { ", secure" } else { ", not secure" });
     }
     text
 }
@@ -408,6 +432,11 @@ mod tests {
                 "~ a 1, 2 → 1 (max_connections 9), 2 (max_connections 5)",
             ),
             ("[1, 2]", "{ to = [1, 2], slow_start = \"30s\" }", "~ a 1, 2 → 1, 2, slow start 30s"),
+            (
+                "[1, 2]",
+                "{ to = [1, 2], balance = { sticky = { cookie = \"s\", then = \"random-two\", max_age = \"1h\" } } }",
+                "~ a 1, 2 → 1, 2 by the session's cookie s, a new one by random-two, for 1h",
+            ),
             ("{ to = 1, https = \"redirect\" }", "{ passthrough = 1 }", "~ a 1 → passthrough 1"),
             ("1", "{ to = 1, health = \"/up\", wait = \"10s\" }", "~ a 1 → 1 (checked by GET /up), waits 10s"),
             ("[1, 2]", "{ to = [1, 2], balance = \"random-two\" }", "~ a 1, 2 → 1, 2 by random-two"),

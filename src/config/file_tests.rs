@@ -116,6 +116,7 @@ fn every_key_arrives_in_its_place() {
                 trust: vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
                 request_id: Some("X-Id".into()),
             },
+            sticky_key: None,
             error_field: false,
         },
         dns_servers: ["10.0.0.2:53", "127.0.0.1:5353", "[::1]:53", "[::1]:53", "[::1]:54"]

@@ -35,6 +35,8 @@ mod rules;
 pub mod save;
 mod settle;
 pub mod state;
+mod sticky;
+pub mod sticky_key;
 mod text;
 pub mod watch;
 

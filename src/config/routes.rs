@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::table::balance::Balance;
 use crate::table::https::{Https, Plain};
 use crate::table::link::Link;
 use crate::table::pattern::{HostPattern, Pattern};
@@ -20,7 +21,7 @@ use super::node::{Entry, Value};
 use super::report::{Problem, Report};
 use super::reuse::Known;
 use super::text::Text;
-use super::{answer, dotted, from_json, from_toml, health, https, rules};
+use super::{answer, dotted, from_json, from_toml, health, https, rules, sticky};
 
 use instances::Each;
 
@@ -341,7 +342,10 @@ impl<'a> Resolver<'a> {
     }
 
     fn site(&mut self, said: &Said<'a>, own: Option<&Pattern>, instances: Option<Vec<Instance>>) -> Option<Action> {
-        let rules = said.rules.of_requests(&mut self.problems);
+        let mut rules = said.rules.of_requests(&mut self.problems);
+        if let (Balance::Sticky(sticky), Some(own)) = (&mut rules.balance, own) {
+            sticky::of_site(sticky, own, said.also.is_none());
+        }
         Some(Action::Forward(self.known.site(own?, instances?, rules)))
     }
 

@@ -58,6 +58,10 @@ impl<'a> Said<'a> {
             let problem = Problem::at(&entry.node.span, format!("nobody sees {by} of what is passed through"));
             problems.push(problem.help("hash = \"client\""));
         }
+        if let (Balance::Sticky(_), Some(entry)) = (&balance, self.balance) {
+            let problem = Problem::at(&entry.node.span, "nobody sees a cookie of what is passed through");
+            problems.push(problem.help("hash = \"client\""));
+        }
         for (entry, what) in [
             (self.wait, "connections that are passed through don't wait"),
             (self.retries, "nobody sees a request of what is passed through, so none is tried again"),

@@ -4,6 +4,7 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 
 use crate::http::refuse::Refusal;
+use crate::settings::StickyKey;
 use crate::table::backend::Claim;
 use crate::table::queue::{Place, Turn};
 use crate::table::site::{BUSY, Pick, Site, Tried};
@@ -16,6 +17,8 @@ pub(super) struct Choosing<'a> {
     site: &'a Site,
     /// What the request is chosen by.
     key: u64,
+    /// It came over TLS, as far as that matters here.
+    tls: bool,
     tried: Tried,
     /// Somebody could have served, but for being full.
     busy: bool,
@@ -33,7 +36,13 @@ pub(super) struct Wait<'a> {
 
 impl<'a> Choosing<'a> {
     pub(super) fn new(site: &'a Site, key: u64) -> Self {
-        Self { site, key, tried: Tried::default(), busy: false, turn: None, rests: false }
+        Self { site, key, tls: false, tried: Tried::default(), busy: false, turn: None, rests: false }
+    }
+
+    /// For a request that came over TLS, to us or to a proxy in front.
+    pub(super) fn over_tls(mut self, tls: bool) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// The next one, by that time, claimed.
@@ -63,6 +72,11 @@ impl<'a> Choosing<'a> {
     /// Forgets who has been tried.
     pub(super) fn forget(&mut self) {
         self.tried = Tried::default();
+    }
+
+    /// The cookie that its client gets from who has claimed it.
+    pub(super) fn session(&self, claim: &Claim, signed: &StickyKey) -> Option<Box<str>> {
+        self.site.session(claim, self.key, signed, self.tls)
     }
 
     pub(super) fn site(&self) -> &'a Site {

@@ -341,8 +341,9 @@ impl Connection {
                 match &route.action {
                     Action::Forward(site) => {
                         let head = Head::new(exchange.from_client.data(), &exchange.head);
-                        let key = site.balance().key(Some(&head), self.arrival.client.ip());
-                        let choice = Choice::Site(Choosing::new(site, key));
+                        let key = site.key(Some(&head), self.arrival.client.ip(), &self.worker.shared.sticky_key);
+                        let tls = site.sticky().is_some() && self.came_over_tls(&head);
+                        let choice = Choice::Site(Choosing::new(site, key).over_tls(tls));
                         return self.forward(exchange, choice, changes, notes).await;
                     }
                     Action::Redirect(redirect) => self.redirect(exchange, redirect).await,
@@ -370,6 +371,12 @@ impl Connection {
         let head = Head::new(exchange.from_client.data(), &exchange.head);
         let trusted = self.settings().forwarding.trusts(self.arrival.client.ip());
         plain::instead(&route.https, &head, trusted, tls)
+    }
+
+    /// Whether a request came over TLS, to us or to a proxy in front that is believed.
+    fn came_over_tls(&self, head: &Head<'_>) -> bool {
+        let trusted = self.settings().forwarding.trusts(self.arrival.client.ip());
+        self.arrival.is_tls() || trusted && plain::came_over_tls(head)
     }
 
     /// Carries bytes both ways until both sides have ended.

@@ -128,7 +128,8 @@ impl Reach<'_> {
     /// Connects to one of the site's instances; where all are full, waits for one that is not.
     async fn run(mut self) -> Result<(Stream, Claim), Why> {
         self.stand_by().await?;
-        let mut choosing = Choosing::new(self.site, self.site.balance().key(None, self.arrival.client.ip()));
+        let mut choosing =
+            Choosing::new(self.site, self.site.key(None, self.arrival.client.ip(), &self.worker.shared.sticky_key));
         if !choosing.has_to_queue() {
             match self.connect(&mut choosing).await {
                 Err(_) if choosing.waits() => {}

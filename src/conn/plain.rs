@@ -36,7 +36,7 @@ pub(super) fn instead(
 }
 
 /// Whether the proxy in front says so.
-fn came_over_tls(head: &Head<'_>) -> bool {
+pub(super) fn came_over_tls(head: &Head<'_>) -> bool {
     let is_https = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(b"https");
     let said = head.field("x-forwarded-proto").is_some_and(|value| value.split(|&byte| byte == b',').all(is_https));
     said || head.field("forwarded").is_some_and(|value| {

@@ -29,7 +29,7 @@ use crate::net::seldom::Seldom;
 use crate::net::stream::Stream;
 use crate::net::system::Pipe;
 use crate::record::{Log, Observe, Record};
-use crate::settings::Settings;
+use crate::settings::{Settings, StickyKey};
 use crate::table::backend::{Address, Backend};
 use crate::table::link::Link;
 use crate::table::standing::{Aside, Back};
@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) decide: Arc<dyn Decide>,
     pub(crate) observe: Vec<Arc<dyn Observe>>,
     pub(crate) settings: Arc<Settings>,
+    /// What the cookies of sticky sessions are signed with.
+    pub(crate) sticky_key: StickyKey,
     pub(crate) doors: Arc<Doors>,
     pub(crate) seldom: Said,
     /// There where an address speaks TLS.

@@ -350,7 +350,7 @@ fn rewritten_response(
     to_head: bool,
 ) {
     let mut out = b"in front".to_vec();
-    let changed = rewrite::response(&mut out, bytes, head, persistence, dechunk, None);
+    let changed = rewrite::response(&mut out, bytes, head, persistence, dechunk, rewrite::Added::default());
     let written = out.strip_prefix(b"in front").expect("what was there stays there");
     assert!(changed || written.is_empty(), "wrote, and said that it did not");
     let out = if changed { written } else { &bytes[..head.length] };

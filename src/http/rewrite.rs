@@ -318,6 +318,15 @@ pub(crate) enum Persistence {
     Upgrade,
 }
 
+/// What a response says beside what its backend does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Added<'a> {
+    /// The value of [`HSTS`], in place of the backend's.
+    pub(crate) hsts: Option<&'a str>,
+    /// A cookie, beside the backend's.
+    pub(crate) session: Option<&'a str>,
+}
+
 /// Writes the response head that goes to the client behind what `out` has. `dechunk` says that the body is sent
 /// without its chunks. Gives `false`, and leaves `out` alone, where the bytes can go as they came.
 pub(crate) fn response(
@@ -326,8 +335,9 @@ pub(crate) fn response(
     head: &ResponseHead,
     persistence: Persistence,
     dechunk: bool,
-    hsts: Option<&str>,
+    added: Added<'_>,
 ) -> bool {
+    let Added { hsts, session } = added;
     let upgrades = persistence == Persistence::Upgrade;
     // RFC 9110 section 8.6 and RFC 9112 section 6.1: not in these, and some readers would believe them.
     let bodiless = head.status < 200 || head.status == 204;
@@ -344,7 +354,12 @@ pub(crate) fn response(
     let drops = kinds.any_of(&[Kind::Connection, Kind::KeepAlive, Kind::ProxyConnection, Kind::Upgrade])
         || bodiless && kinds.any_of(&[Kind::ContentLength])
         || (bodiless || dechunk) && kinds.any_of(&[Kind::TransferEncoding]);
-    if persistence == Persistence::Silent && head.minor == 1 && head.status != 426 && !drops && hsts.is_none() {
+    if persistence == Persistence::Silent
+        && head.minor == 1
+        && head.status != 426
+        && !drops
+        && hsts.or(session).is_none()
+    {
         return false;
     }
     out.extend_from_slice(b"HTTP/1.1");
@@ -362,6 +377,9 @@ pub(crate) fn response(
     out.extend_from_slice(connection);
     if let Some(value) = hsts {
         field(out, HSTS, value.as_bytes());
+    }
+    if let Some(value) = session {
+        field(out, b"Set-Cookie", value.as_bytes());
     }
     out.extend_from_slice(b"\r\n");
     true
@@ -494,7 +512,7 @@ mod tests {
         let mut parsed = ResponseHead::default();
         assert_eq!(parsed.parse(head.as_bytes(), false, &Limits::default()), Ok(Parsed::Whole), "{head}");
         let mut out = Vec::new();
-        response(&mut out, head.as_bytes(), &parsed, persistence, dechunk, None)
+        response(&mut out, head.as_bytes(), &parsed, persistence, dechunk, Added::default())
             .then(|| String::from_utf8(out).unwrap())
     }
 

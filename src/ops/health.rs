@@ -1,4 +1,4 @@
-//! Asks instances whether they are up, as the routes say ([`Check`](crate::table::health::Check)).
+//! Asks instances whether they are up, as the routes say ([`Check`]).
 //!
 //! One thread for all, away from those who carry requests. It follows the published table: what a save adds is asked at
 //! once, what it takes away is asked no more, and what stays keeps what is known of it.

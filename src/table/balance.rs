@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use twox_hash::XxHash3_64;
 
+use super::sticky::Sticky;
 use crate::http::head::Head;
 
 /// How the next instance is chosen.
@@ -23,6 +24,8 @@ pub enum Balance {
     /// Always the same one for the same key, as long as it is there: an instance that comes or goes takes or leaves its own
     /// share of the keys and moves no other (rendezvous hashing).
     Hash(By),
+    /// The instance that the session's cookie names; a new session's is chosen in another way.
+    Sticky(Box<Sticky>),
 }
 
 /// What is hashed. A request without it goes by the client's address.
@@ -53,7 +56,7 @@ impl Balance {
         let said = match by {
             By::Client => None,
             By::Header(name) => head.and_then(|head| head.field(name)),
-            By::Cookie(name) => head.and_then(|head| cookie(head, name.as_bytes())),
+            By::Cookie(name) => head.and_then(|head| cookies(head, name.as_bytes()).next()),
         };
         match (said, client.to_canonical()) {
             (Some(value), _) => hash(value),
@@ -63,12 +66,12 @@ impl Balance {
     }
 }
 
-/// A cookie's value (RFC 6265 section 4.2); the first, where there are several of the name.
-fn cookie<'a>(head: &Head<'a>, name: &[u8]) -> Option<&'a [u8]> {
+/// The values of the cookies of this name (RFC 6265 section 4.2).
+pub(super) fn cookies<'a>(head: &Head<'a>, name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     head.fields()
         .filter(|(field, _)| field.eq_ignore_ascii_case(b"cookie"))
         .flat_map(|(_, value)| value.split(|&byte| byte == b';'))
-        .find_map(|pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"="))
+        .filter_map(move |pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"="))
 }
 
 /// The same in every process, on every machine and in every version: who comes back after a restart finds what he left.

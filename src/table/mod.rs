@@ -24,6 +24,7 @@ pub mod retries;
 pub mod secure;
 pub mod site;
 pub(crate) mod standing;
+pub mod sticky;
 pub mod tally;
 pub(crate) mod target;
 

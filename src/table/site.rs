@@ -1,5 +1,6 @@
 //! A site: one or more instances that serve the same thing, in turn.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -11,6 +12,9 @@ use super::duty::{Duty, Lasting};
 use super::health::Health;
 use super::queue::{Place, Queue};
 use super::retries::Retries;
+use super::sticky::{Sticky, Tokens};
+use crate::http::head::Head;
+use crate::settings::StickyKey;
 
 use choose::{Choice, Group, round_of};
 
@@ -39,6 +43,7 @@ pub struct Site {
     backup: Group,
     /// An instance may be full.
     bounded: bool,
+    tokens: Tokens,
     queue: Queue,
     rules: Rules,
     lasting: Arc<Lasting>,
@@ -110,6 +115,7 @@ impl Site {
             regular,
             backup,
             bounded,
+            tokens: Tokens::default(),
             queue: Queue::default(),
             rules,
             lasting: Arc::default(),
@@ -169,8 +175,38 @@ impl Site {
         &self.rules.balance
     }
 
+    /// What a request is chosen by; 0 where it doesn't matter. A connection that is passed through has no head.
+    pub(crate) fn key(&self, head: Option<&Head<'_>>, client: IpAddr, signed: &StickyKey) -> u64 {
+        match (&self.rules.balance, head) {
+            (Balance::Sticky(sticky), Some(head)) => {
+                let named = self.tokens.named(sticky, &self.instances, signed, head);
+                named.and_then(|index| u64::try_from(index + 1).ok()).unwrap_or(0)
+            }
+            (balance, head) => balance.key(head, client),
+        }
+    }
+
+    /// The cookie that makes a session stay with who has claimed it, where it has not come by one that does. `key` is what
+    /// [`Site::key`] has made of the request.
+    pub(crate) fn session(&self, claim: &Claim, key: u64, signed: &StickyKey, tls: bool) -> Option<Box<str>> {
+        let sticky = self.sticky()?;
+        let index = self.instances.iter().position(|one| Arc::ptr_eq(&one.backend, claim.backend()))?;
+        if u64::try_from(index + 1) == Ok(key) {
+            return None;
+        }
+        self.tokens.cookie(sticky, &self.instances, signed, index, tls)
+    }
+
+    /// How its sessions are kept together, where they are.
+    pub(crate) fn sticky(&self) -> Option<&Sticky> {
+        match &self.rules.balance {
+            Balance::Sticky(sticky) => Some(sticky),
+            _ => None,
+        }
+    }
+
     /// The next instance for a request, claimed and marked as tried. Those that have been put aside by `now` come when nobody
-    /// else is left, and backups when no other instance is up; one that is full is up. `key` is what [`Balance::key`] makes
+    /// else is left, and backups when no other instance is up; one that is full is up. `key` is what [`Site::key`] makes
     /// of the request.
     pub(crate) fn pick(&self, tried: &mut Tried, key: u64, now: u64) -> Pick {
         let mut full = Group::default();

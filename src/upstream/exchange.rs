@@ -52,6 +52,8 @@ pub(crate) struct Exchange {
     pub(crate) accept: Option<Vec<u8>>,
     /// What the site says to browsers of coming over TLS.
     pub(crate) hsts: Option<Arc<str>>,
+    /// The cookie that the response sets, so that the session stays with its instance.
+    pub(crate) session: Option<Box<str>>,
     /// What makes a response one that is not passed on, since another try may bring a better one.
     pub(crate) declines: Option<Arc<Retries>>,
     /// How much of the request is kept for another try.
@@ -181,6 +183,7 @@ impl Exchange {
             up: Up::Sending,
             accept: None,
             hsts: None,
+            session: None,
             declines: None,
             replay: 0,
             response: ResponseHead::default(),
@@ -213,6 +216,7 @@ impl Exchange {
         self.body = Body::Done;
         self.accept = None;
         self.hsts = None;
+        self.session = None;
         self.declines = None;
         self.replay = 0;
         self.body_taken = 0;

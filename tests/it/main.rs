@@ -67,6 +67,9 @@ mod chaos;
 /// Who gets how many, by each policy.
 mod shares;
 
+/// Sessions that stay with their instance.
+mod sticky;
+
 /// Instances that are asked whether they are up.
 mod health;
 

@@ -243,6 +243,12 @@ impl Connection {
         tries: &mut Tries<'_>,
         notes: &mut Notes,
     ) -> Given {
+        if let Choice::Site(choosing) = choice
+            && choosing.site().sticky().is_some()
+        {
+            // By the last of those who are tried: it is who answers.
+            exchange.session = choosing.session(&claim, &self.worker.shared.sticky_key);
+        }
         let backend = claim.backend();
         notes.backend = Some(Arc::clone(backend));
         let generation = backend.generation();

@@ -17,7 +17,14 @@ impl Site {
         let (regular, backup) = (self.regular.and(left), self.backup.and(left));
         for group in [regular.and(up), backup.and(up), regular, backup] {
             let room = group.without_all(full);
-            let chosen = match self.rules.balance {
+            let balance = match &self.rules.balance {
+                Balance::Sticky(sticky) => match self.of_session(room, key) {
+                    Some(index) => return Choice::One(index),
+                    None => &sticky.then,
+                },
+                balance => balance,
+            };
+            let chosen = match balance {
                 _ if group.is_empty() => continue,
                 // It is up: who stands in for it would only be in its place.
                 _ if room.is_empty() => return Choice::Busy,
@@ -29,7 +36,7 @@ impl Site {
                     self.take_turn().and_then(|turn| self.least_busy(room, turn))
                 }
                 Balance::RandomTwo => self.of_two(self.ready(room, now)),
-                Balance::Hash(_) => self.nearest(room, key),
+                Balance::Hash(_) | Balance::Sticky(_) => self.nearest(room, key),
             };
             if let Some(index) = chosen {
                 return Choice::One(index);
@@ -48,8 +55,13 @@ impl Site {
         match self.rules.balance {
             Balance::RoundRobin => self.instances.get(usize::from(self.round[turn])),
             Balance::LeastConnections => self.instances.get(self.least_busy(self.regular, turn)?),
-            Balance::RandomTwo | Balance::Hash(_) => None,
+            Balance::RandomTwo | Balance::Hash(_) | Balance::Sticky(_) => None,
         }
+    }
+
+    /// The instance that the session's cookie names, where it is one of these.
+    fn of_session(&self, group: Group, key: u64) -> Option<usize> {
+        usize::try_from(key).ok()?.checked_sub(1).filter(|&index| index < MOST_INSTANCES && group.has(index))
     }
 
     /// Whose turn it is. A request that tries again takes nobody's turn: it goes to who comes next. Turns of those who are

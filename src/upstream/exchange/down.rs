@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::http::body::{BadBody, Body, ChunkLimits, Framing};
 use crate::http::head::Parsed;
 use crate::http::refuse::{Cut, Refusal};
-use crate::http::rewrite::{self, Persistence};
+use crate::http::rewrite::{self, Added, Persistence};
 use crate::net::haul::{Broken, Haul};
 use crate::net::stream::{Stream, is_alert};
 use crate::settings::Limits;
@@ -172,7 +172,7 @@ impl Exchange {
         let length = self.response.length;
         if self.head.minor == 1 {
             let head = &self.from_backend.data()[..length];
-            if !rewrite::response(&mut self.made, head, &self.response, Persistence::Silent, false, None) {
+            if !rewrite::response(&mut self.made, head, &self.response, Persistence::Silent, false, Added::default()) {
                 self.made.extend_from_slice(head);
             }
             self.continued |= self.response.status == 100;
@@ -241,7 +241,8 @@ impl Exchange {
         let length = self.response.length;
         let head = &self.from_backend.data()[..length];
         self.made.clear();
-        if !rewrite::response(&mut self.made, head, &self.response, persistence, dechunk, self.hsts.as_deref()) {
+        let added = Added { hsts: self.hsts.as_deref(), session: self.session.as_deref() };
+        if !rewrite::response(&mut self.made, head, &self.response, persistence, dechunk, added) {
             return length;
         }
         self.from_backend.replace_front(length, &self.made);
