@@ -257,3 +257,19 @@ fn an_instance_that_comes_up_is_found_by_those_who_wait_for_a_full_one() {
     slow.gate.open();
     assert_eq!(held.response().status(), 200);
 }
+
+#[test]
+fn a_client_that_dawdles_behind_its_answer_keeps_nobody_from_the_instance() {
+    let origin = Origin::new(|conn| {
+        while let Some(head) = conn.head() {
+            conn.answer("one", &head);
+        }
+    });
+    let carom = Carom::serving(routes(&[&origin], "max_connections = 1", "wait = \"60s\"")).start();
+    let mut slow = carom.client();
+    slow.send(request("POST /slow", "a.test", &["Content-Length: 10"]) + "half ");
+    assert_eq!(slow.response().text(), "one POST /slow");
+    assert_eq!(carom.client().get("a.test", "/next").text(), "one GET /next");
+    slow.send("done.");
+    assert_eq!(slow.get("a.test", "/again").text(), "one GET /again");
+}

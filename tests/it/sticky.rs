@@ -158,6 +158,20 @@ fn a_session_whose_instance_is_away_moves_and_the_old_cookie_is_good_again_when_
 }
 
 #[test]
+fn a_drained_instance_gives_its_sessions_to_others() {
+    let (a, b) = (Origin::named("a"), Origin::named("b"));
+    let carom = Carom::serving(sticky(&[&a, &b], PLAIN)).start();
+    let sessions = two_sessions(&carom);
+    let drained = if sessions[0].1.starts_with('a') { &a } else { &b };
+    let instance = drained.port().to_string();
+    assert_eq!(carom.verb(&["drain", "a.test", &instance]).0, Some(0));
+    let moved = ask(&carom, &sessions[0].0);
+    assert_eq!((moved.text(), pair(&moved)), (sessions[1].1.clone(), sessions[1].0.clone()));
+    assert_eq!(carom.verb(&["undrain", "a.test", &instance]).0, Some(0));
+    assert_stays(&carom, &sessions[0]);
+}
+
+#[test]
 fn a_session_whose_instance_is_full_moves_and_is_told_so() {
     let gate = Arc::new(Gate::default());
     let shut = Arc::clone(&gate);

@@ -288,9 +288,14 @@ impl Connection {
                 Ended::Switched => return Given::Over(Ok(Followed::Switched(stream, Some(claim)))),
                 ended if tries.forgive(&ended, exchange) => return Given::Lost,
                 ended => {
-                    if let Ended::Whole { keep_backend: true, .. } = ended {
-                        self.keep(backend, stream, generation, exchange.kept_for());
+                    match ended {
+                        Ended::Whole { keep_backend: true, .. } => {
+                            self.keep(backend, stream, generation, exchange.kept_for());
+                        }
+                        _ => drop(stream),
                     }
+                    // What is left to do is between the client and us, and may take as long as the client likes.
+                    drop(claim);
                     return Given::Over(self.after(exchange, ended, notes).await);
                 }
             }
