@@ -1,7 +1,7 @@
 //! The access log: a line a request.
 //!
 //! Workers make lines in memory of their own and hand them over ten times a second, or when there are many; a thread
-//! writes them ([`writer`]). When the disk can't follow, lines are dropped and counted: requests are not slowed.
+//! writes them (`writer`). When the disk can't follow, lines are dropped and counted: requests are not slowed.
 
 mod json;
 mod pretty;
@@ -51,7 +51,7 @@ pub enum Format {
 pub enum To {
     /// To standard output.
     Stdout,
-    /// To the end of a file. It is opened anew when it is renamed away or deleted, and by [`Access::reopen`].
+    /// To the end of a file. It is opened anew when it is renamed away or deleted, and by [`Writer::reopen`].
     File(PathBuf),
 }
 
