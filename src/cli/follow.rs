@@ -1,5 +1,7 @@
 //! What a running `serve` follows: the routes file and the certificates, which are published as one table.
 
+mod deploy;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -104,6 +106,8 @@ impl Follow {
                 });
                 let _ = reply.send(outcome);
             }
+            Command::Plan(deploy, reply) => drop(reply.send(self.plan(&deploy))),
+            Command::Deploy(deploy, reply) => drop(reply.send(self.deploy(&deploy, name, watch))),
         }
     }
 
@@ -116,16 +120,21 @@ impl Follow {
     /// Applies the content of the routes file. Gives what that has changed, or why it can't be.
     fn reroute(&mut self, name: &str, bytes: &[u8]) -> Result<String, String> {
         let running = self.routes.current();
-        let mut table = match routes::parse(&self.path, bytes, &self.listening, Some(&running)) {
-            Ok(table) => table,
+        match routes::parse(&self.path, bytes, &self.listening, Some(&running)) {
+            Ok(table) => Ok(self.apply(name, table, bytes)),
             Err(report) => {
                 say!("{}", report.render(colors()).trim_end());
                 say!("{name} was not applied: the routes that run stay");
                 let report = report.to_string();
                 self.file.send_modify(|file| file.broken = Some(report.clone()));
-                return Err(report);
+                Err(report)
             }
-        };
+        }
+    }
+
+    /// Publishes a table, which the routes file has by now. Says and gives what that has changed.
+    fn apply(&mut self, name: &str, mut table: Table, bytes: &[u8]) -> String {
+        let running = self.routes.current();
         let diff = Diff::between(&running, &table);
         let mut found = None;
         if let Some(certs) =
@@ -151,7 +160,7 @@ impl Follow {
             certs.tell(&found);
         }
         self.past.keep(bytes, &diff.block(name));
-        Ok(block)
+        block
     }
 
     /// Reads the certificates again. Time alone changes little: then it is only said what it does change.

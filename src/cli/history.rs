@@ -10,7 +10,7 @@ use carom::config::history::{History, Kept};
 use carom::config::save;
 
 use super::serve::{Failure, REFUSED, Told, WRONG, file_name};
-use super::{Meant, Serve, set};
+use super::{Serve, To, reload, set};
 
 /// What is kept of a routes file.
 struct Past {
@@ -21,8 +21,8 @@ struct Past {
 }
 
 /// Says which tables were live, the newest first; or the text of one.
-pub(super) fn show(number: Option<u64>, meant: Meant) -> ExitCode {
-    let shown = Past::of(meant).and_then(|past| match number {
+pub(super) fn show(number: Option<u64>, to: To) -> ExitCode {
+    let shown = Past::of(to).and_then(|past| match number {
         Some(number) => content(&past.find(number)?),
         None => past.list().map(String::into_bytes),
     });
@@ -36,17 +36,18 @@ pub(super) fn show(number: Option<u64>, meant: Meant) -> ExitCode {
 }
 
 /// Writes a kept table into the routes file: the one with this number, else the newest that the file does not say already.
-pub(super) fn rollback(number: Option<u64>, meant: Meant) -> ExitCode {
-    let done = Past::of(meant).and_then(|past| {
+pub(super) fn rollback(number: Option<u64>, to: To) -> ExitCode {
+    let done = Past::of(to.clone()).and_then(|past| {
         let kept = match number {
             Some(number) => past.find(number)?,
             None => past.before()?,
         };
-        past.go_back_to(&kept)
+        let said = past.go_back_to(&kept)?;
+        Ok(format!("{said}\ncarom: {}", reload::after_change(to, &past.routes)?))
     });
     match done {
         Ok(said) => {
-            let _ = writeln!(std::io::stdout(), "{said}");
+            tell!("{said}");
             ExitCode::SUCCESS
         }
         Err(failure) => failure.exit(),
@@ -54,8 +55,8 @@ pub(super) fn rollback(number: Option<u64>, meant: Meant) -> ExitCode {
 }
 
 impl Past {
-    fn of(meant: Meant) -> Result<Self, Failure> {
-        let told = Told::by(Serve::from(meant))?;
+    fn of(to: To) -> Result<Self, Failure> {
+        let told = Told::by(Serve::from(to))?;
         let Some(state) = told.state else {
             return Err(wrong("carom: there is no state folder\nhelp: name the one of the carom that serves: --state"));
         };

@@ -16,6 +16,7 @@ macro_rules! tell {
 
 mod check;
 mod demo;
+mod deploy;
 mod drain;
 mod explain;
 mod follow;
@@ -35,6 +36,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use carom::config::file::Control;
+use carom::ops::control::deploy::Deploy;
 use clap::{Args, Parser, Subcommand};
 
 /// Bounces each HTTP request to the right backend, by its Host, as routes.toml says.
@@ -78,21 +80,21 @@ enum Verb {
         #[arg(required = true, value_name = "TARGET")]
         targets: Vec<String>,
         #[command(flatten)]
-        meant: Meant,
+        to: To,
     },
     /// Take a site out of the routes file: its line, or its name out of another line's `also`
     Unset {
         /// As the file's keys are compared
         site: String,
         #[command(flatten)]
-        meant: Meant,
+        to: To,
     },
     /// Say which tables were live, the newest first; or what one of them said
     History {
         /// The number of a table, whose text is printed
         number: Option<u64>,
         #[command(flatten)]
-        meant: Meant,
+        to: To,
     },
     /// Write a table that was live into the routes file again
     ///
@@ -102,7 +104,7 @@ enum Verb {
         /// Its number in `carom history` [default: the newest that says something else than the file does now]
         number: Option<u64>,
         #[command(flatten)]
-        meant: Meant,
+        to: To,
     },
     /// Say how a carom that runs is: its sites, their instances, which of them are down and why
     Status {
@@ -153,6 +155,29 @@ enum Verb {
         #[command(flatten)]
         to: To,
     },
+    /// Send a site to new instances once they are healthy, and wait until the old ones are idle
+    ///
+    /// The carom that serves the site asks the new targets. When all are healthy, the routes file is changed as by `set`, and
+    /// applied in the same moment. Exit 0 when nothing is with the old ones any more; 1 when nothing has changed, and why,
+    /// or when the old ones still have requests after --drain, which go on.
+    Deploy {
+        /// As the file's keys are compared
+        site: String,
+        /// Its targets from then on
+        #[arg(long, required = true, value_delimiter = ',', value_name = "TARGET,…")]
+        to: Vec<String>,
+        /// What is asked for [default: the site's own check, else a connection]
+        #[arg(long, value_name = "PATH")]
+        health: Option<String>,
+        /// How long the new instances have until they are healthy
+        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+        timeout: Duration,
+        /// How long the old ones are waited for
+        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+        drain: Duration,
+        #[command(flatten)]
+        carom: To,
+    },
     /// Show the job at once: embedded backends, and a routes file to edit
     Demo {
         /// The port to listen on
@@ -201,20 +226,6 @@ struct Serve {
     workers: Option<usize>,
 }
 
-/// Which routes file a verb is about: the one that `serve` would serve.
-#[derive(Args, Debug)]
-struct Meant {
-    /// The routes file [default: the first of routes.toml, config/routes.toml, /etc/carom/routes.toml]
-    #[arg(long, value_name = "FILE")]
-    routes: Option<PathBuf>,
-    /// carom.toml, as serve has it
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// The state folder, as serve has it
-    #[arg(long, value_name = "FOLDER")]
-    state: Option<PathBuf>,
-}
-
 /// Which instance is meant.
 #[derive(Args, Debug)]
 struct Which {
@@ -224,8 +235,8 @@ struct Which {
     instance: String,
 }
 
-/// Which carom is talked to.
-#[derive(Args, Debug, Default)]
+/// Which carom is talked to, and which routes file is meant.
+#[derive(Args, Clone, Debug, Default)]
 struct To {
     /// Its control socket
     #[arg(long, value_name = "SOCKET")]
@@ -241,10 +252,10 @@ struct To {
     state: Option<PathBuf>,
 }
 
-impl From<Meant> for Serve {
-    fn from(meant: Meant) -> Self {
-        let Meant { routes, config, state } = meant;
-        Self { routes, config, state, ..Self::default() }
+impl From<To> for Serve {
+    fn from(to: To) -> Self {
+        let To { control, routes, config, state } = to;
+        Self { control, routes, config, state, ..Self::default() }
     }
 }
 
@@ -255,16 +266,20 @@ pub(crate) fn run() -> ExitCode {
         (Some(Verb::Serve(serve)), ..) => serve::run(serve),
         (Some(Verb::Check(serve)), ..) => check::run(serve),
         (Some(Verb::Explain { url, serve }), ..) => explain::run(&url, serve),
-        (Some(Verb::Set { site, targets, meant }), ..) => set::set(&site, &targets, meant),
-        (Some(Verb::Unset { site, meant }), ..) => set::unset(&site, meant),
-        (Some(Verb::History { number, meant }), ..) => history::show(number, meant),
-        (Some(Verb::Rollback { number, meant }), ..) => history::rollback(number, meant),
+        (Some(Verb::Set { site, targets, to }), ..) => set::set(&site, &targets, to),
+        (Some(Verb::Unset { site, to }), ..) => set::unset(&site, to),
+        (Some(Verb::History { number, to }), ..) => history::show(number, to),
+        (Some(Verb::Rollback { number, to }), ..) => history::rollback(number, to),
         (Some(Verb::Status { site, json, to }), ..) => status::run(site.as_deref(), json, to),
         (Some(Verb::Reload(to)), ..) => reload::run(to),
         (Some(Verb::Drain { which, wait, to }), ..) => drain::drain(&which, wait, to),
         (Some(Verb::Undrain { which, to }), ..) => drain::undrain(&which, to),
         (Some(Verb::Pause { site, message, wait, to }), ..) => pause::pause(&site, message.as_deref(), wait, to),
         (Some(Verb::Resume { site, to }), ..) => pause::resume(&site, to),
+        (Some(Verb::Deploy { site, to, health, timeout, drain, carom }), ..) => {
+            let patience = deploy::Patience { healthy: timeout, drain };
+            deploy::run(&Deploy { site, to, health, within_ms: None }, &patience, carom)
+        }
         (Some(Verb::Demo { port, tls, tls_port }), ..) => demo::run(port, tls.then_some(tls_port), |demo| {
             let (listen, tls, state) = (demo.listen, demo.tls, Some(demo.state));
             let (certs, tls_self_signed) = (Some(PathBuf::from("certs")), !tls.is_empty());

@@ -2,7 +2,6 @@
 //!
 //! The file stays the one truth: a carom that follows it applies the change as any other save.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -11,37 +10,40 @@ use carom::config::edit::{self, Edited, Refused};
 use carom::config::save::{self, Failure, Saved};
 
 use super::serve::{self, REFUSED, Told, WRONG, colors, file_name};
-use super::{Meant, Serve};
+use super::{Serve, To, reload};
 
 /// Sends a site to these targets.
-pub(super) fn set(site: &str, targets: &[String], meant: Meant) -> ExitCode {
-    run(meant, |text| edit::set(text, site, targets))
+pub(super) fn set(site: &str, targets: &[String], to: To) -> ExitCode {
+    run(to, |text| edit::set(text, site, targets))
 }
 
 /// Takes a site out.
-pub(super) fn unset(site: &str, meant: Meant) -> ExitCode {
-    run(meant, |text| edit::unset(text, site))
+pub(super) fn unset(site: &str, to: To) -> ExitCode {
+    run(to, |text| edit::unset(text, site))
 }
 
-fn run(meant: Meant, how: impl Fn(&str) -> Result<Edited, Refused>) -> ExitCode {
-    match change(meant, how) {
+fn run(to: To, how: impl Fn(&str) -> Result<Edited, Refused>) -> ExitCode {
+    match change(to, how) {
         Ok(said) => {
-            let _ = writeln!(std::io::stdout(), "{said}");
+            tell!("{said}");
             ExitCode::SUCCESS
         }
         Err(failure) => failure.exit(),
     }
 }
 
-fn change(meant: Meant, how: impl Fn(&str) -> Result<Edited, Refused>) -> Result<String, serve::Failure> {
-    let told = Told::by(Serve::from(meant))?;
+fn change(to: To, how: impl Fn(&str) -> Result<Edited, Refused>) -> Result<String, serve::Failure> {
+    let told = Told::by(Serve::from(to.clone()))?;
     // Where nothing is said, whoever serves may listen anywhere.
     let listeners: Vec<SocketAddr> = told.config.listen.iter().map(|listen| listen.address).collect();
-    let (saved, edited) = save::edit(&told.routes, &listeners, how).map_err(failure)?;
+    let (saved, edited) = save::edit(&told.routes, &listeners, None, how).map_err(failure)?;
     let name = file_name(&told.routes);
     let mut said = diff(&saved, &name);
     if edited.by_also {
         said.push_str(&format!("\n{name}: it is one of the `also` of {}, whose line was changed", edited.line));
+    }
+    if saved.written {
+        said.push_str(&format!("\ncarom: {}", reload::after_change(to, &told.routes)?));
     }
     Ok(said)
 }

@@ -69,6 +69,9 @@ fn written(status: &Status) -> String {
         text.push('\n');
         text.push_str(&of_site(site, width));
     }
+    for leaving in &status.leaving {
+        let _ = writeln!(text, "\n{} leaves {}: {} in flight", leaving.name, leaving.site, leaving.in_flight);
+    }
     if status.sites.is_empty() {
         text.push_str("\nno site has instances\n");
     }

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::table::backend::{Address, Backend};
 use crate::table::health::{Check, Health};
 use crate::table::link::Link;
 use crate::table::pattern::Pattern;
 use crate::table::site::{Instance, Rules, Site};
-use crate::table::{Action, Table};
+use crate::table::{Action, Leaving, Table};
 
 /// The backends and sites that are known while a table is built.
 pub(super) struct Known<'p> {
@@ -42,6 +42,11 @@ impl<'p> Known<'p> {
                 }
             }
         }
+        // One that comes back before it has become idle is the same still.
+        for Leaving { backend, .. } in previous.map(Table::left).unwrap_or_default() {
+            let key = (backend.address().clone(), backend.link().clone());
+            known.backends.entry(key).or_insert_with(|| Arc::clone(backend));
+        }
         known
     }
 
@@ -70,6 +75,20 @@ impl<'p> Known<'p> {
             None => Arc::new(Site::new(instances, rules)),
         }
     }
+}
+
+/// Who leaves with a new table, and who has left before and is not done yet.
+pub(super) fn leaving(previous: &Table, next: &Table) -> Vec<Leaving> {
+    let stays: HashSet<u64> = next.sites().flat_map(|site| site.instances()).map(|i| i.backend.id()).collect();
+    let mut told = HashSet::new();
+    let gone = previous.routes().iter().flat_map(|route| {
+        let (Action::Forward(site) | Action::PassThrough(site)) = &route.action else { return Vec::new() };
+        let backends = site.instances().iter().map(|instance| Arc::clone(&instance.backend));
+        backends.map(|backend| Leaving { site: route.name.clone(), backend }).collect()
+    });
+    gone.chain(previous.leaving().cloned())
+        .filter(|leaving| !stays.contains(&leaving.backend.id()) && told.insert(leaving.backend.id()))
+        .collect()
 }
 
 fn same(old: &[Instance], new: &[Instance]) -> bool {

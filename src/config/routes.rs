@@ -19,7 +19,7 @@ use super::keys::{Keys, noted};
 use super::link::{self, Links};
 use super::node::{Entry, Value};
 use super::report::{Problem, Report};
-use super::reuse::Known;
+use super::reuse::{self, Known};
 use super::text::Text;
 use super::{answer, dotted, from_json, from_toml, health, https, rules, sticky};
 
@@ -73,6 +73,8 @@ pub fn parse(path: &Path, bytes: &[u8], listeners: &[SocketAddr], previous: Opti
     };
     resolver.run();
     let Resolver { table, problems, .. } = resolver;
+    let leaving = previous.map(|previous| reuse::leaving(previous, &table)).unwrap_or_default();
+    let table = table.with_leaving(leaving);
     if problems.is_empty() { Ok(table) } else { Err(Report::new(path, text.content, problems)) }
 }
 

@@ -48,34 +48,59 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a change is made anew because somebody else has changed the file meanwhile.
 const MOST_TRIES: usize = 20;
 
-/// Changes the routes file by an edit of its text. `listeners` are as for [`routes::parse`].
+/// What an edit would make of the routes file. Nothing is written. `listeners` and `previous` are as for [`routes::parse`].
 ///
 /// # Errors
-/// A file that can't be read, an edit that can't be made, a result that is no table, a file that can't be written.
+/// A file that can't be read, an edit that can't be made, a result that is no table.
+pub fn plan(
+    path: &Path,
+    listeners: &[SocketAddr],
+    previous: Option<&Table>,
+    how: impl Fn(&str) -> Result<Edited, Refused>,
+) -> Result<(Table, Edited), Failure> {
+    let content = routes::read(path).map_err(Failure::Wrong)?;
+    let made = edited(path, &content, listeners, how)?;
+    let table = routes::parse(path, made.text.as_bytes(), listeners, previous).map_err(Failure::Wrong)?;
+    Ok((table, made))
+}
+
+/// Changes the routes file by an edit of its text. `listeners` and `previous` are as for [`routes::parse`].
+///
+/// # Errors
+/// As for [`plan`], and a file that can't be written.
 pub fn edit(
     path: &Path,
     listeners: &[SocketAddr],
+    previous: Option<&Table>,
     how: impl Fn(&str) -> Result<Edited, Refused>,
 ) -> Result<(Saved, Edited), Failure> {
-    let mut edited = None;
-    let saved = change(path, listeners, |content| {
+    let mut last = None;
+    let saved = change(path, listeners, previous, |content| {
         let Some(content) = content else { return Err(Failure::Wrong(unread(path))) };
-        let is_json = Text::new(path, content).map_err(Failure::Wrong)?.is_json();
-        if is_json {
-            let help = Some("bouncy's routes are served as they are; a routes.toml is edited".to_owned());
-            return Err(Failure::Refused(Refused::Because { what: format!("{} is JSON", path.display()), help }));
-        }
-        let text = std::str::from_utf8(content).unwrap_or_default();
-        let made = how(text).map_err(|refused| match (refused, routes::parse(path, content, listeners, None)) {
-            (Refused::Syntax, Err(report)) => Failure::Wrong(report),
-            (refused, _) => Failure::Refused(refused),
-        })?;
+        let made = edited(path, content, listeners, &how)?;
         let text = made.text.clone().into_bytes();
-        edited = Some(made);
+        last = Some(made);
         Ok(text)
     })?;
-    let edited = edited.ok_or_else(|| Failure::System(format!("{} was not read", path.display())))?;
-    Ok((saved, edited))
+    let last = last.ok_or_else(|| Failure::System(format!("{} was not read", path.display())))?;
+    Ok((saved, last))
+}
+
+fn edited(
+    path: &Path,
+    content: &[u8],
+    listeners: &[SocketAddr],
+    how: impl Fn(&str) -> Result<Edited, Refused>,
+) -> Result<Edited, Failure> {
+    if Text::new(path, content).map_err(Failure::Wrong)?.is_json() {
+        let help = Some("bouncy's routes are served as they are; a routes.toml is edited".to_owned());
+        return Err(Failure::Refused(Refused::Because { what: format!("{} is JSON", path.display()), help }));
+    }
+    let text = std::str::from_utf8(content).unwrap_or_default();
+    how(text).map_err(|refused| match (refused, routes::parse(path, content, listeners, None)) {
+        (Refused::Syntax, Err(report)) => Failure::Wrong(report),
+        (refused, _) => Failure::Refused(refused),
+    })
 }
 
 /// Gives the routes file another content, whatever it says now. `listeners` are as for [`routes::parse`].
@@ -83,13 +108,14 @@ pub fn edit(
 /// # Errors
 /// A content that is no table, a file that can't be written.
 pub fn replace(path: &Path, listeners: &[SocketAddr], content: &[u8]) -> Result<Saved, Failure> {
-    change(path, listeners, |_| Ok(content.to_vec()))
+    change(path, listeners, None, |_| Ok(content.to_vec()))
 }
 
 /// Makes a change of what stands there, if anything does, and makes it anew while others change that.
 fn change(
     path: &Path,
     listeners: &[SocketAddr],
+    previous: Option<&Table>,
     mut how: impl FnMut(Option<&[u8]>) -> Result<Vec<u8>, Failure>,
 ) -> Result<Saved, Failure> {
     let system = |error: io::Error| Failure::System(format!("{} can't be written: {error}", path.display()));
@@ -99,7 +125,7 @@ fn change(
     for _ in 0..MOST_TRIES {
         let before = text::read_bounded(path).ok();
         let content = how(before.as_deref())?;
-        let after = routes::parse(path, &content, listeners, None).map_err(Failure::Wrong)?;
+        let after = routes::parse(path, &content, listeners, previous).map_err(Failure::Wrong)?;
         if text::read_bounded(path).ok() != before {
             continue;
         }
@@ -187,7 +213,7 @@ mod tests {
     }
 
     fn set_to(file: &Path, site: &str, port: usize) -> Result<(Saved, Edited), Failure> {
-        edit(file, &[], |text| set(text, site, &[port.to_string()]))
+        edit(file, &[], None, |text| set(text, site, &[port.to_string()]))
     }
 
     #[test]
@@ -209,9 +235,12 @@ mod tests {
     fn what_would_be_wrong_is_not_written() {
         let text = "a = 1\nb = { to = 1, also = [\"c\"] }\n";
         let (_folder, file) = folder_with(text);
-        assert!(matches!(edit(&file, &[], |_| unset("a = 1", "a")), Err(Failure::Wrong(_))), "no route would be left");
+        assert!(
+            matches!(edit(&file, &[], None, |_| unset("a = 1", "a")), Err(Failure::Wrong(_))),
+            "no route would be left"
+        );
         let own = "127.0.0.1:81".parse().unwrap();
-        let result = edit(&file, &[own], |text| set(text, "a", &["127.0.0.1:81".to_owned()]));
+        let result = edit(&file, &[own], None, |text| set(text, "a", &["127.0.0.1:81".to_owned()]));
         assert!(matches!(result, Err(Failure::Wrong(report)) if report.position() == Some((1, 5))));
         assert!(matches!(replace(&file, &[], b"a = 0"), Err(Failure::Wrong(_))));
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
@@ -227,7 +256,7 @@ mod tests {
     fn a_change_of_somebody_else_in_between_is_kept() {
         let (_folder, file) = folder_with("a = 1\n");
         let mut others = 0;
-        let saved = change(&file, &[], |content| {
+        let saved = change(&file, &[], None, |content| {
             let text = std::str::from_utf8(content.unwrap()).unwrap();
             if others < 3 {
                 others += 1;

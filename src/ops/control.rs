@@ -14,6 +14,8 @@
 //! | `GET /v1/status[?site=…]` | a [`Status`] |
 //! | `POST /v1/reload` | `{"text": "…"}`: the routes file has been read, and what that has changed; 422: what is wrong with it |
 //! | `POST /v1/drain` `{"site": "…", "instance": "…"}` | `{"text": "…", "instance": "…", "in_flight": 3}`: the instance gets no new requests, also after a save |
+//! | `POST /v1/deploy/ask` a [`Deploy`] | an array of [`Answer`](deploy::Answer): each target has been asked once whether it is up |
+//! | `POST /v1/deploy` a [`Deploy`] | a [`Done`](deploy::Done): the routes file is changed and applied, and nobody is asked; the old targets are among `leaving` of the status |
 //! | `POST /v1/undrain`, the same | the same: it gets requests again |
 //! | `POST /v1/pause` `{"site": "…", "message": "…", "wait_seconds": 30}` | `{"text": "…"}`: its new requests wait for so long, then get 503 with that message; also after a save. Without a message: a sentence of our own |
 //! | `POST /v1/resume` `{"site": "…"}` | `{"text": "…"}`: they go on at once |
@@ -23,6 +25,7 @@
 //! ```
 
 mod api;
+pub mod deploy;
 mod find;
 mod socket;
 pub mod status;
@@ -43,6 +46,7 @@ use super::own_thread::OwnThread;
 use crate::bounce::Routes;
 use crate::net::doors::Doors;
 
+use deploy::{Deploy, DoneReply, PlanReply};
 pub use socket::{NoSocket, Socket};
 pub use status::Status;
 
@@ -90,6 +94,10 @@ pub struct RoutesFile {
 pub enum Command {
     /// To read the routes file now. The reply says what that has changed, or what is wrong with it.
     Reload(Reply),
+    /// To say which targets a site would have.
+    Plan(Deploy, PlanReply),
+    /// To send a site to other targets, which are healthy: in the file and in what runs, at once.
+    Deploy(Deploy, DoneReply),
 }
 
 /// Where the outcome of a command goes, as text for people: an error is why nothing has changed.

@@ -24,6 +24,7 @@ use crate::net::stream::Stream;
 use crate::settings::Limits;
 use crate::table::backend::{Address, Backend};
 use crate::table::health::{Check, Health, Probe, State};
+use crate::table::site::Site;
 use crate::table::{Action, Table};
 use crate::upstream::connect;
 
@@ -141,8 +142,16 @@ fn jittered(interval: Duration) -> Duration {
     interval.mul_f64(fastrand::f64().mul_add(0.2, 0.9))
 }
 
+/// Takes the instances of a site to be up, whatever was known of them: somebody has asked them just now. They serve without
+/// waiting for the first answer to their own check.
+pub fn believe(site: &Site) {
+    for health in site.instances().iter().filter_map(|instance| instance.health.as_ref()) {
+        health.believe(deadline::now());
+    }
+}
+
 /// Asks once. An error says what was wrong.
-async fn ask(backend: &Backend, probe: &Probe) -> Result<(), String> {
+pub(super) async fn ask(backend: &Backend, probe: &Probe) -> Result<(), String> {
     // To those who want to hear who the client is: it is ourselves.
     let ourselves = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let ends = backend.link().send_proxy.map(|version| (version, Ends { client: ourselves, server: ourselves }));

@@ -120,6 +120,16 @@ impl Health {
         self.came.load(Ordering::Relaxed)
     }
 
+    /// Takes it to be up, since somebody else has asked just now.
+    pub(crate) fn believe(&self, now: u64) {
+        if self.state() == State::Down {
+            self.remember(now, None);
+            self.came.store(now.max(1), Ordering::Relaxed);
+        }
+        self.against.store(0, Ordering::Relaxed);
+        self.state.store(State::Up as u8, Ordering::Relaxed);
+    }
+
     /// Takes an answer, at this time; there is one asker. Gives the new state where that changes it.
     pub(crate) fn take(&self, good: bool, now: u64) -> Option<State> {
         let before = self.state();
@@ -148,11 +158,17 @@ impl Health {
 impl fmt::Display for Check {
     /// What is asked, and how often: `GET /up every 10s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.probe {
-            Probe::Tcp => f.write_str("a connection")?,
-            Probe::Http { method, path, .. } => write!(f, "{method} {path}")?,
+        write!(f, "{} every {}", self.probe, humantime::format_duration(self.interval))
+    }
+}
+
+impl fmt::Display for Probe {
+    /// What is asked: `GET /up`, `a connection`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp => f.write_str("a connection"),
+            Self::Http { method, path, .. } => write!(f, "{method} {path}"),
         }
-        write!(f, " every {}", humantime::format_duration(self.interval))
     }
 }
 

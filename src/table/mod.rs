@@ -122,6 +122,16 @@ pub struct Table {
     /// Of each route, in the same order.
     patterns: Vec<Box<[Pattern]>>,
     certificates: Arc<Certificates>,
+    leaving: Vec<Leaving>,
+}
+
+/// A backend that no route names any more. Requests may still be with it.
+#[derive(Clone, Debug)]
+pub struct Leaving {
+    /// The key of the line that named it last.
+    pub site: Box<str>,
+    /// Which one.
+    pub backend: Arc<Backend>,
 }
 
 /// A pattern that an earlier route already has.
@@ -221,6 +231,23 @@ impl Table {
     pub fn with_certificates(mut self, certificates: Arc<Certificates>) -> Self {
         self.certificates = certificates;
         self
+    }
+
+    /// Remembers who has left.
+    #[must_use]
+    pub(crate) fn with_leaving(mut self, leaving: Vec<Leaving>) -> Self {
+        self.leaving = leaving;
+        self
+    }
+
+    /// The backends that the routes have come to name no more, until they have no requests.
+    pub fn leaving(&self) -> impl Iterator<Item = &Leaving> {
+        self.leaving.iter().filter(|leaving| leaving.backend.in_flight() > 0)
+    }
+
+    /// The same, also those that had no requests when the table was built: they may have got one since.
+    pub(crate) fn left(&self) -> &[Leaving] {
+        &self.leaving
     }
 
     /// The backends that are given by a name, once each time that a site has one.

@@ -94,6 +94,9 @@ mod history;
 /// The verbs that write the routes file.
 mod edit;
 
+/// Sites that go over to new instances by command, while requests run.
+mod deploy;
+
 /// The PROXY protocol, from a proxy in front and to a backend behind.
 mod proxy_protocol;
 

@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::deploy::{self, Deploy};
 use super::status::Status;
 use super::{Command, Served, find};
 use crate::table::pause::Paused;
@@ -86,14 +87,24 @@ impl Api {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         match (path.as_str(), &method) {
             ("/v1/status", &Method::GET) => self.status(request.uri().query().unwrap_or_default()),
-            ("/v1/reload", &Method::POST) => self.command(Command::Reload).await,
+            ("/v1/reload", &Method::POST) => {
+                let text = self.command(Command::Reload).await?;
+                Ok(json!({ "text": text }))
+            }
+            ("/v1/deploy/ask", &Method::POST) => self.ask(body(request).await?).await,
+            ("/v1/deploy", &Method::POST) => {
+                let deploy = body(request).await?;
+                shown(&self.command(|reply| Command::Deploy(deploy, reply)).await?)
+            }
             ("/v1/drain", &Method::POST) => self.drain(&body(request).await?, true),
             ("/v1/undrain", &Method::POST) => self.drain(&body(request).await?, false),
             ("/v1/pause", &Method::POST) => self.pause(body(request).await?),
             ("/v1/resume", &Method::POST) => self.resume(&body(request).await?),
-            ("/v1/status" | "/v1/reload" | "/v1/drain" | "/v1/undrain" | "/v1/pause" | "/v1/resume", _) => {
-                Err(Failed(StatusCode::METHOD_NOT_ALLOWED, format!("{path} is not there for {method}")))
-            }
+            (
+                "/v1/status" | "/v1/reload" | "/v1/deploy" | "/v1/deploy/ask" | "/v1/drain" | "/v1/undrain"
+                | "/v1/pause" | "/v1/resume",
+                _,
+            ) => Err(Failed(StatusCode::METHOD_NOT_ALLOWED, format!("{path} is not there for {method}"))),
             _ => {
                 let version = env!("CARGO_PKG_VERSION");
                 Err(Failed(StatusCode::NOT_FOUND, format!("carom {version} has no {path}")))
@@ -170,8 +181,18 @@ impl Api {
         Ok(json!({ "text": text }))
     }
 
+    /// Asks the targets of a deploy.
+    async fn ask(&self, deploy: Deploy) -> Answer {
+        let within = deploy.within_ms.map(Duration::from_millis);
+        let plan = self.command(|reply| Command::Plan(deploy, reply)).await?;
+        shown(&deploy::ask(plan, within).await)
+    }
+
     /// Has something done by the one who publishes tables.
-    async fn command(&self, command: impl FnOnce(super::Reply) -> Command) -> Answer {
+    async fn command<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Command,
+    ) -> Result<T, Failed> {
         let (reply, outcome) = oneshot::channel();
         let gone = || Failed(StatusCode::SERVICE_UNAVAILABLE, "this carom is stopping".to_owned());
         let asked = async {
@@ -179,7 +200,7 @@ impl Api {
             outcome.await.map_err(|_| gone())
         };
         match timeout(COMMAND, asked).await {
-            Ok(done) => done?.map(|text| json!({ "text": text })).map_err(impossible),
+            Ok(done) => done?.map_err(impossible),
             Err(_) => Err(Failed(StatusCode::GATEWAY_TIMEOUT, "it takes longer than two minutes".to_owned())),
         }
     }

@@ -11,7 +11,7 @@ use crate::ops::health::returns;
 use crate::table::health::State;
 use crate::table::site;
 use crate::table::tally::Counts;
-use crate::table::{Action, Table};
+use crate::table::{self, Action, Table};
 
 /// As many sites are told of where none is asked for.
 const MOST_SITES: usize = 10_000;
@@ -39,6 +39,9 @@ pub struct Status {
     pub sites: Vec<Site>,
     /// How many more there are.
     pub more_sites: usize,
+    /// The instances that the routes have come to name no more, and that requests are with still.
+    #[serde(default)]
+    pub leaving: Vec<Leaving>,
     /// The certificates that are shown, those that end first in front.
     pub certificates: Vec<Certificate>,
 }
@@ -139,6 +142,17 @@ pub enum Word {
     Drained,
 }
 
+/// An instance that no site has any more.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Leaving {
+    /// The key of the line that named it last.
+    pub site: String,
+    /// Its target, as it was written.
+    pub name: String,
+    /// Requests and tunnels that are with it still.
+    pub in_flight: usize,
+}
+
 /// A certificate.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Certificate {
@@ -175,6 +189,7 @@ impl Status {
             routes: File { path: file.path.display().to_string(), applied: written(file.applied), broken: file.broken },
             sites,
             more_sites,
+            leaving: table.leaving().map(Leaving::of).collect(),
             certificates: certificates(&table),
         })
     }
@@ -250,6 +265,16 @@ impl Instance {
             self.since = Some(at(aside.since, now));
             let seconds = aside.until.saturating_sub(now).div_ceil(1000);
             self.back = Some(format!("a request that it serves: it is tried again in {seconds}s"));
+        }
+    }
+}
+
+impl Leaving {
+    fn of(leaving: &table::Leaving) -> Self {
+        Self {
+            site: leaving.site.to_string(),
+            name: leaving.backend.to_string(),
+            in_flight: leaving.backend.in_flight(),
         }
     }
 }
