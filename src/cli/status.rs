@@ -125,7 +125,7 @@ fn of_site(site: &Site, width: usize) -> String {
             instance.ended.failed,
         );
         let _ = writeln!(text, "{}", cut(line.trim_end(), WIDEST));
-        for line in told(instance) {
+        for line in told(instance).into_iter().chain(place(instance)) {
             let _ = writeln!(text, "    {}", cut(&line, WIDEST - 4));
         }
     }
@@ -138,6 +138,14 @@ fn traits(instance: &Instance) -> String {
     let backup = instance.backup.then(|| "backup".to_owned());
     let most = instance.max_connections.map(|most| format!("max {most}"));
     weight.into_iter().chain(backup).chain(most).collect::<Vec<_>>().join(", ")
+}
+
+/// Where its name says that it is.
+fn place(instance: &Instance) -> Option<String> {
+    match instance.addresses.as_deref()? {
+        [] => Some("its name is not known to have an address".to_owned()),
+        addresses => Some(format!("at {}", addresses.join(", "))),
+    }
 }
 
 /// Why it is not up, since when, and what brings it back.

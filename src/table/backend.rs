@@ -1,7 +1,7 @@
 //! One address that requests are forwarded to, with what is counted for it.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -143,6 +143,11 @@ impl Backend {
     /// What is known of its name, where it has one.
     pub(crate) fn named(&self) -> Option<&Named> {
         self.named.as_deref()
+    }
+
+    /// All that its name is known to be; `None` where it has no name, or nobody looks it up.
+    pub fn addresses(&self) -> Option<Vec<IpAddr>> {
+        self.named.as_ref().and_then(|named| named.addresses())
     }
 
     /// Which of its addresses, one after the other, it has now: a connection that was made to it before may lead elsewhere.

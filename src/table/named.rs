@@ -113,6 +113,15 @@ impl Named {
         }
     }
 
+    /// What was found last, so far; `None` where nobody looks it up.
+    pub(crate) fn addresses(&self) -> Option<Vec<IpAddr>> {
+        match &*self.state.borrow() {
+            State::Found(addresses) => Some(addresses.places.iter().map(|place| place.address.ip()).collect()),
+            State::Asked => Some(Vec::new()),
+            State::Alone => None,
+        }
+    }
+
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }

@@ -197,10 +197,13 @@ fn a_name_that_does_not_resolve_stops_neither_the_start_nor_others_and_is_there_
     assert!(said.contains("WARN") && said.contains(NAME) && said.contains("there is no such name"), "{said}");
     let response = carom.client().get("a.test", "/");
     assert_eq!((response.status(), response.error()), (502, Some("backend-name")));
+    let status = || carom.verb(&["status", "a.test"]).1;
+    assert!(status().contains("its name is not known to have an address"), "{}", status());
     assert_eq!(carom.client().get("b.test", "/").text(), "127.0.0.3 GET /");
     dns.say(NAME, &["127.0.0.2"], 300);
     wait_said(&carom, 0, "resolves again");
     assert_eq!(who(&carom), "127.0.0.2");
+    assert!(status().contains("at 127.0.0.2"), "{}", status());
 }
 
 #[test]

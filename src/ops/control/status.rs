@@ -122,6 +122,9 @@ pub struct Instance {
     /// How it is checked; absent where it isn't.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub check: Option<String>,
+    /// Where its name says that it is, empty while it has never said so; absent where it is not given by a name.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub addresses: Option<Vec<String>>,
 }
 
 /// Whether an instance gets requests.
@@ -229,6 +232,7 @@ impl Instance {
             weight: instance.weight,
             backup: instance.backup,
             check: instance.health.as_ref().map(|health| health.check().to_string()),
+            addresses: backend.addresses().map(|all| all.iter().map(ToString::to_string).collect()),
         };
         shown.judge(instance, now);
         shown
