@@ -11,9 +11,9 @@ use carom::bounce::Routes;
 use carom::config::caution::{cautions, unheard};
 use carom::config::certs::{Found, Trouble};
 use carom::config::diff::Diff;
-use carom::config::routes;
 use carom::config::watch::{self, Seen, Watch};
-use carom::ops::control::{Command, RoutesFile};
+use carom::config::{routes, save};
+use carom::ops::control::{Attempt, Command, RoutesFile, Trial as ShownTrial, TrialState};
 use carom::table::Table;
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch as watch_channel};
@@ -22,6 +22,7 @@ use tokio::time::{Instant, interval_at};
 use super::past::Past;
 use super::serve::{colors, file_name};
 use super::shelf::Shelf;
+use super::trial::{self, Trial};
 
 /// The files and whoever publishes what is in them.
 pub(super) struct Follow {
@@ -33,6 +34,9 @@ pub(super) struct Follow {
     routes: Routes,
     certs: Option<Certs>,
     past: Past,
+    trial: Option<Trial>,
+    /// How many there have been.
+    trials: u64,
 }
 
 /// The certificates, where an address speaks TLS.
@@ -42,6 +46,9 @@ struct Certs {
     /// What was wrong when it was last said.
     said: Vec<Trouble>,
 }
+
+/// Nothing is there to be kept, or to go back from.
+const NO_TRIAL: &str = "no trial is under way";
 
 /// Time passes for certificates though nothing happens to them: so often it is looked whether one has become valid.
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -58,7 +65,8 @@ impl Follow {
         past: Past,
     ) -> Self {
         let certs = certs.map(|(shelf, found)| Certs::new(shelf, &found, &routes.current()));
-        Self { path: file.path.clone(), file: watch_channel::Sender::new(file), bytes, listening, routes, certs, past }
+        let (path, file) = (file.path.clone(), watch_channel::Sender::new(file));
+        Self { path, file, bytes, listening, routes, certs, past, trial: None, trials: 0 }
     }
 
     /// What is known of the routes file, from now on.
@@ -83,6 +91,7 @@ impl Follow {
                     }
                 },
                 Some(command) = commands.recv() => self.obey(command, &name, &mut watch),
+                () = Trial::moment(&self.trial) => self.look_at_trial(),
                 () = changed(&mut self.certs) => self.recertify(true),
                 _ = hours.tick() => self.recertify(false),
                 Some(()) = hangup.recv() => {
@@ -108,7 +117,82 @@ impl Follow {
             }
             Command::Plan(deploy, reply) => drop(reply.send(self.plan(&deploy))),
             Command::Deploy(deploy, reply) => drop(reply.send(self.deploy(&deploy, name, watch))),
+            Command::Try(attempt, reply) => drop(reply.send(self.attempt(attempt, name))),
+            Command::Confirm(reply) => drop(reply.send(self.confirm(name, watch))),
+            Command::GoBack(reply) => drop(reply.send(self.go_back("that was asked for"))),
         }
+    }
+
+    /// Has other routes than those of the file run, on trial.
+    fn attempt(&mut self, attempt: Attempt, name: &str) -> Result<String, String> {
+        if self.trial.is_some() {
+            return Err("a trial is under way: `carom confirm` keeps it, `carom reload` ends it".to_owned());
+        }
+        let before = self.routes.current();
+        let path = trial::named(&self.path, &attempt.name);
+        let table = routes::parse(&path, &attempt.routes, &self.listening, Some(&before));
+        let table = table.map_err(|report| report.to_string())?;
+        if Diff::between(&before, &table).is_empty() {
+            return Err(format!("{}: nothing would change", attempt.name));
+        }
+        self.trials += 1;
+        let trial = Trial::begin(self.trials, before, &table, &self.path, attempt.routes, attempt.length);
+        let found = self.put(table);
+        let length = humantime::format_duration(attempt.length);
+        say!("{}\ncarom: on trial for {length}; {name} is as it was", trial.diff);
+        self.doubts(name, found);
+        let diff = trial.diff.clone();
+        self.show_trial(trial.shown(TrialState::On, &diff));
+        self.trial = Some(trial);
+        Ok(diff)
+    }
+
+    /// Ends the trial where it does harm, or where nobody has confirmed it in time.
+    fn look_at_trial(&mut self) {
+        if let Some(why) = self.trial.as_ref().and_then(Trial::verdict) {
+            // There is one.
+            let _ = self.go_back(&why);
+        }
+    }
+
+    /// Has what ran before the trial run again.
+    fn go_back(&mut self, why: &str) -> Result<String, String> {
+        let trial = self.trial.take().ok_or(NO_TRIAL)?;
+        let certificates = Arc::clone(self.routes.current().certificates());
+        let found = self.put(Table::clone(&trial.before).with_certificates(certificates));
+        let text = format!("the trial has gone back: {why}");
+        say!("carom: {text}");
+        if let Some((certs, found)) = self.certs.as_mut().zip(found) {
+            certs.tell(&found);
+        }
+        self.show_trial(trial.shown(TrialState::GoneBack, why));
+        Ok(text)
+    }
+
+    /// Writes what is on trial into the file.
+    fn confirm(&mut self, name: &str, watch: &mut Watch) -> Result<String, String> {
+        let trial = self.trial.as_ref().ok_or(NO_TRIAL)?;
+        if routes::read(&self.path).ok() != trial.on_disk {
+            return Err(format!("{name} has been saved since the trial began: what stands there now would be lost"));
+        }
+        let saved = save::replace(&self.path, &self.listening, &trial.bytes).map_err(|failure| match failure {
+            save::Failure::Wrong(report) => report.to_string(),
+            save::Failure::System(why) => why,
+            save::Failure::Refused(_) => format!("{name} can't be written"),
+        })?;
+        watch.know(saved.content);
+        let text = format!("the trial is kept: {name} says so now");
+        say!("carom: {text}");
+        self.past.keep(&trial.bytes, &trial.diff);
+        let shown = trial.shown(TrialState::Kept, "it was confirmed");
+        self.trial = None;
+        self.file.send_modify(|file| (file.applied, file.broken) = (SystemTime::now(), None));
+        self.show_trial(shown);
+        Ok(text)
+    }
+
+    fn show_trial(&self, shown: ShownTrial) {
+        self.file.send_modify(|file| file.trial = Some(shown));
     }
 
     /// What stands in the file can't be applied.
@@ -133,9 +217,29 @@ impl Follow {
     }
 
     /// Publishes a table, which the routes file has by now. Says and gives what that has changed.
-    fn apply(&mut self, name: &str, mut table: Table, bytes: &[u8]) -> String {
+    fn apply(&mut self, name: &str, table: Table, bytes: &[u8]) -> String {
         let running = self.routes.current();
         let diff = Diff::between(&running, &table);
+        let found = self.put(table);
+        if let Some(trial) = self.trial.take() {
+            let why = format!("{name} has been read again");
+            say!("carom: the trial is over: {why}");
+            self.show_trial(trial.shown(TrialState::GoneBack, &why));
+        }
+        let block = match diff.is_empty() {
+            true => format!("{name} read again: no route has changed"),
+            false => diff.block(name).trim_end().to_owned(),
+        };
+        say!("{block}");
+        self.file.send_modify(|file| (file.applied, file.broken) = (SystemTime::now(), None));
+        self.doubts(name, found);
+        self.past.keep(bytes, &diff.block(name));
+        block
+    }
+
+    /// Publishes a table, with the certificates that it wants to have: what was found of them, where they were read.
+    fn put(&mut self, mut table: Table) -> Option<Found> {
+        let running = self.routes.current();
         let mut found = None;
         if let Some(certs) =
             self.certs.as_mut().filter(|certs| certs.shelf.makes_its_own() || has_own(&running) || has_own(&table))
@@ -146,12 +250,11 @@ impl Follow {
             found = Some(read);
         }
         publish(&self.routes, table);
-        let block = match diff.is_empty() {
-            true => format!("{name} read again: no route has changed"),
-            false => diff.block(name).trim_end().to_owned(),
-        };
-        say!("{block}");
-        self.file.send_modify(|file| (file.applied, file.broken) = (SystemTime::now(), None));
+        found
+    }
+
+    /// Says what is doubtful about what runs now.
+    fn doubts(&mut self, name: &str, found: Option<Found>) {
         let unheard = if self.certs.is_none() { unheard(&self.routes.current(), name) } else { None };
         for caution in cautions(&self.routes.current(), name).into_iter().chain(unheard) {
             say!("{caution}");
@@ -159,8 +262,6 @@ impl Follow {
         if let Some((certs, found)) = self.certs.as_mut().zip(found) {
             certs.tell(&found);
         }
-        self.past.keep(bytes, &diff.block(name));
-        block
     }
 
     /// Reads the certificates again. Time alone changes little: then it is only said what it does change.

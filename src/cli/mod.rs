@@ -14,6 +14,7 @@ macro_rules! tell {
     }};
 }
 
+mod attempt;
 mod check;
 mod demo;
 mod deploy;
@@ -29,6 +30,7 @@ mod set;
 mod shelf;
 mod status;
 mod talk;
+mod trial;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -178,6 +180,21 @@ enum Verb {
         #[command(flatten)]
         carom: To,
     },
+    /// Have other routes run on trial, without touching the file: they go back by themselves when they do harm, or when
+    /// nobody confirms them
+    ///
+    /// Exit 0 when they are kept, 1 when they have gone back, with the reason.
+    Try {
+        /// The routes to try
+        file: PathBuf,
+        /// After so long without a confirmation they go back
+        #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+        length: Duration,
+        #[command(flatten)]
+        to: To,
+    },
+    /// Write what is on trial into the routes file
+    Confirm(To),
     /// Show the job at once: embedded backends, and a routes file to edit
     Demo {
         /// The port to listen on
@@ -280,6 +297,8 @@ pub(crate) fn run() -> ExitCode {
             let patience = deploy::Patience { healthy: timeout, drain };
             deploy::run(&Deploy { site, to, health, within_ms: None }, &patience, carom)
         }
+        (Some(Verb::Try { file, length, to }), ..) => attempt::attempt(&file, length, to),
+        (Some(Verb::Confirm(to)), ..) => attempt::confirm(to),
         (Some(Verb::Demo { port, tls, tls_port }), ..) => demo::run(port, tls.then_some(tls_port), |demo| {
             let (listen, tls, state) = (demo.listen, demo.tls, Some(demo.state));
             let (certs, tls_self_signed) = (Some(PathBuf::from("certs")), !tls.is_empty());

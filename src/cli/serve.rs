@@ -179,7 +179,7 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     for caution in cautions(&routes.current(), &name).into_iter().chain(unheard) {
         let _ = write!(ready, "\n{caution}");
     }
-    let file = RoutesFile { path, applied: SystemTime::now(), broken };
+    let file = RoutesFile { path, applied: SystemTime::now(), broken, trial: None };
     let follow = Follow::new(file, bytes, proxy.addresses().to_vec(), routes.clone(), shelf.zip(found), past);
     Ok(Running { proxy, routes, dns_servers: config.dns_servers, follow, log, control, listening, ready })
 }

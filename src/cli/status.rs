@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use carom::ops::control::Status;
 use carom::ops::control::status::{Instance, Site, Word};
+use carom::ops::control::{Status, TrialState};
 use serde_json::Value;
 
 use super::To;
@@ -61,6 +61,14 @@ fn written(status: &Status) -> String {
         let _ = writeln!(text, "\nWHAT RUNS IS OLDER THAN THE FILE, which was not applied:");
         for line in broken.trim_end().lines() {
             let _ = writeln!(text, "  {line}");
+        }
+    }
+    if let Some(trial) = status.routes.trial.as_ref().filter(|trial| trial.state == TrialState::On) {
+        let ends = humantime::parse_rfc3339(&trial.ends).ok();
+        let left = ends.and_then(|ends| ends.duration_since(SystemTime::now()).ok()).unwrap_or_default();
+        let _ = writeln!(text, "\nON TRIAL, and back in {} unless `carom confirm`:", span(left));
+        for line in trial.why.lines() {
+            let _ = writeln!(text, "  {}", cut(line, WIDEST - 2));
         }
     }
     let named = status.sites.iter().flat_map(|site| &site.instances).map(|instance| instance.name.chars().count());

@@ -19,6 +19,10 @@
 //! | `POST /v1/undrain`, the same | the same: it gets requests again |
 //! | `POST /v1/pause` `{"site": "…", "message": "…", "wait_seconds": 30}` | `{"text": "…"}`: its new requests wait for so long, then get 503 with that message; also after a save. Without a message: a sentence of our own |
 //! | `POST /v1/resume` `{"site": "…"}` | `{"text": "…"}`: they go on at once |
+//! | `POST /v1/trial` `{"name": "…", "routes": "…", "seconds": 60}` | `{"text": "…"}`: these routes run on trial, and what that changes; the name is for errors |
+//! | `GET /v1/trial` | `{"number": 1, "state": "on", "why": "…", "ends": "…"}`: the trial, or the last one: `on`, `kept` or `gone-back` |
+//! | `POST /v1/trial/confirm` | `{"text": "…"}`: what is on trial stands in the file |
+//! | `POST /v1/trial/back` | `{"text": "…"}`: what ran before runs again |
 //!
 //! ```sh
 //! curl --unix-socket control.sock http://carom/v1/status
@@ -39,6 +43,7 @@ use std::time::{Duration, SystemTime};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -87,6 +92,33 @@ pub struct RoutesFile {
     pub applied: SystemTime,
     /// Why what stands there now is not what runs.
     pub broken: Option<String>,
+    /// The trial that runs in its place, or the last one.
+    pub trial: Option<Trial>,
+}
+
+/// Other routes than those of the file, on trial.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Its number in this process.
+    pub number: u64,
+    /// Where it has got to.
+    pub state: TrialState,
+    /// What it changes; once it is over, why it has ended so.
+    pub why: String,
+    /// When it goes back by itself.
+    pub ends: SystemTime,
+}
+
+/// Where a trial has got to.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrialState {
+    /// What is on trial runs.
+    On,
+    /// It was confirmed, and stands in the file.
+    Kept,
+    /// What ran before runs again.
+    GoneBack,
 }
 
 /// What the one who publishes tables is asked for.
@@ -98,6 +130,23 @@ pub enum Command {
     Plan(Deploy, PlanReply),
     /// To send a site to other targets, which are healthy: in the file and in what runs, at once.
     Deploy(Deploy, DoneReply),
+    /// To have other routes run, on trial. The reply says what that changes.
+    Try(Attempt, Reply),
+    /// To write what is on trial into the file.
+    Confirm(Reply),
+    /// To go back to what ran before.
+    GoBack(Reply),
+}
+
+/// Routes that are to be tried.
+#[derive(Debug)]
+pub struct Attempt {
+    /// What their file is called, for errors.
+    pub name: String,
+    /// The content of the file.
+    pub routes: Vec<u8>,
+    /// After so long without a confirmation they go back.
+    pub length: Duration,
 }
 
 /// Where the outcome of a command goes, as text for people: an error is why nothing has changed.

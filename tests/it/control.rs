@@ -99,7 +99,9 @@ fn a_file_that_is_broken_is_said_loudly_while_the_last_table_runs() {
     assert_eq!(carom.client().get("a.test", "/").status(), 200);
     std::fs::write(carom.routes_file(), format!("\"b.test\" = {}\n", a.port())).unwrap();
     let (code, said) = carom.verb(&["reload"]);
-    assert!(code == Some(0) && said.contains("routes.toml changed: + b.test"), "{said}");
+    // Where the save has been noticed before it was asked for, nothing was left to change.
+    assert_eq!(code, Some(0), "{said}");
+    assert!(["routes.toml changed: + b.test", "no route has changed"].iter().any(|text| said.contains(text)), "{said}");
     assert_eq!(carom.client().get("b.test", "/").status(), 200, "it is live before the verb ends");
     assert!(carom.status()["routes"]["broken"].is_null());
     let (code, said) = carom.verb(&["reload"]);

@@ -82,6 +82,9 @@ mod control;
 /// Sites that are paused.
 mod pause;
 
+/// Routes on trial.
+mod trial;
+
 /// Each limit and each deadline, and what it protects.
 mod limits;
 

@@ -12,12 +12,15 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::deploy::{self, Deploy};
-use super::status::Status;
-use super::{Command, Served, find};
+use super::status::{self, Status};
+use super::{Attempt, Command, Served, find};
 use crate::table::pause::Paused;
 
 /// The most bytes of a request's body.
 const LONGEST_BODY: usize = 64 * 1024;
+
+/// The same where it carries routes: the largest file, and what JSON adds to it.
+const LONGEST_ROUTES: usize = 80 * 1024 * 1024;
 
 /// How long a request's body may take.
 const BODY: Duration = Duration::from_secs(10);
@@ -27,6 +30,9 @@ const COMMAND: Duration = Duration::from_secs(120);
 
 /// As long as a request may wait for a paused site.
 const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A shorter trial shows nothing.
+const SHORTEST_TRIAL: Duration = Duration::from_secs(1);
 
 /// The longest message of a paused site, in bytes.
 const LONGEST_MESSAGE: usize = 1000;
@@ -54,6 +60,14 @@ struct HowToPause {
     site: String,
     message: Option<String>,
     wait_seconds: f64,
+}
+
+/// Which routes are to run, and for how long.
+#[derive(Debug, Deserialize)]
+struct WhatToTry {
+    name: String,
+    routes: String,
+    seconds: f64,
 }
 
 /// Which instance is meant.
@@ -91,18 +105,28 @@ impl Api {
                 let text = self.command(Command::Reload).await?;
                 Ok(json!({ "text": text }))
             }
-            ("/v1/deploy/ask", &Method::POST) => self.ask(body(request).await?).await,
+            ("/v1/deploy/ask", &Method::POST) => self.ask(body(request, LONGEST_BODY).await?).await,
             ("/v1/deploy", &Method::POST) => {
-                let deploy = body(request).await?;
+                let deploy = body(request, LONGEST_BODY).await?;
                 shown(&self.command(|reply| Command::Deploy(deploy, reply)).await?)
             }
-            ("/v1/drain", &Method::POST) => self.drain(&body(request).await?, true),
-            ("/v1/undrain", &Method::POST) => self.drain(&body(request).await?, false),
-            ("/v1/pause", &Method::POST) => self.pause(body(request).await?),
-            ("/v1/resume", &Method::POST) => self.resume(&body(request).await?),
+            ("/v1/drain", &Method::POST) => self.drain(&body(request, LONGEST_BODY).await?, true),
+            ("/v1/undrain", &Method::POST) => self.drain(&body(request, LONGEST_BODY).await?, false),
+            ("/v1/pause", &Method::POST) => self.pause(body(request, LONGEST_BODY).await?),
+            ("/v1/resume", &Method::POST) => self.resume(&body(request, LONGEST_BODY).await?),
+            ("/v1/trial", &Method::GET) => self.trial(),
+            ("/v1/trial", &Method::POST) => self.attempt(body(request, LONGEST_ROUTES).await?).await,
+            ("/v1/trial/confirm", &Method::POST) => {
+                let text = self.command(Command::Confirm).await?;
+                Ok(json!({ "text": text }))
+            }
+            ("/v1/trial/back", &Method::POST) => {
+                let text = self.command(Command::GoBack).await?;
+                Ok(json!({ "text": text }))
+            }
             (
                 "/v1/status" | "/v1/reload" | "/v1/deploy" | "/v1/deploy/ask" | "/v1/drain" | "/v1/undrain"
-                | "/v1/pause" | "/v1/resume",
+                | "/v1/pause" | "/v1/resume" | "/v1/trial" | "/v1/trial/confirm" | "/v1/trial/back",
                 _,
             ) => Err(Failed(StatusCode::METHOD_NOT_ALLOWED, format!("{path} is not there for {method}"))),
             _ => {
@@ -188,6 +212,24 @@ impl Api {
         shown(&deploy::ask(plan, within).await)
     }
 
+    /// The trial that runs, or the last one.
+    fn trial(&self) -> Answer {
+        let file = self.served.file.borrow();
+        let trial = file.trial.as_ref().ok_or_else(|| not_found("nothing has been tried".to_owned()))?;
+        shown(&status::Trial::of(trial))
+    }
+
+    /// Has routes run on trial.
+    async fn attempt(&self, asked: WhatToTry) -> Answer {
+        let length = match Duration::try_from_secs_f64(asked.seconds) {
+            Ok(length) if (SHORTEST_TRIAL..=LONGEST_PAUSE).contains(&length) => length,
+            _ => return Err(Failed(StatusCode::BAD_REQUEST, "a trial lasts for a second to a day".to_owned())),
+        };
+        let attempt = Attempt { name: asked.name, routes: asked.routes.into_bytes(), length };
+        let text = self.command(|reply| Command::Try(attempt, reply)).await?;
+        Ok(json!({ "text": text }))
+    }
+
     /// Has something done by the one who publishes tables.
     async fn command<T>(
         &self,
@@ -219,8 +261,8 @@ fn impossible(what: String) -> Failed {
 }
 
 /// Reads a body, whole, bounded in length and time.
-async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Failed> {
-    let read = timeout(BODY, Limited::new(request.into_body(), LONGEST_BODY).collect()).await;
+async fn body<T: DeserializeOwned>(request: Request<Incoming>, longest: usize) -> Result<T, Failed> {
+    let read = timeout(BODY, Limited::new(request.into_body(), longest).collect()).await;
     let bytes = match read {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) => return Err(Failed(StatusCode::BAD_REQUEST, format!("the body can't be read: {error}"))),

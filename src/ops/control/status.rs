@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Served, find};
+use super::{Served, TrialState, find};
 use crate::net::deadline;
 use crate::ops::health::returns;
 use crate::table::health::State;
@@ -56,6 +56,22 @@ pub struct File {
     /// Why what stands there now is not what runs; absent where it is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub broken: Option<String>,
+    /// The trial that runs in its place, or the last one; absent where there was none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trial: Option<Trial>,
+}
+
+/// Other routes than those of the file, on trial.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Trial {
+    /// Its number in this process.
+    pub number: u64,
+    /// Where it has got to.
+    pub state: TrialState,
+    /// What it changes; once it is over, why it has ended so.
+    pub why: String,
+    /// When it goes back by itself.
+    pub ends: String,
 }
 
 /// A line of the routes that has instances.
@@ -189,12 +205,23 @@ impl Status {
             listening: served.listening.clone(),
             connections: served.doors.inside(),
             most_connections: served.doors.most(),
-            routes: File { path: file.path.display().to_string(), applied: written(file.applied), broken: file.broken },
+            routes: File {
+                path: file.path.display().to_string(),
+                applied: written(file.applied),
+                broken: file.broken,
+                trial: file.trial.as_ref().map(Trial::of),
+            },
             sites,
             more_sites,
             leaving: table.leaving().map(Leaving::of).collect(),
             certificates: certificates(&table),
         })
+    }
+}
+
+impl Trial {
+    pub(super) fn of(trial: &super::Trial) -> Self {
+        Self { number: trial.number, state: trial.state, why: trial.why.clone(), ends: written(trial.ends) }
     }
 }
 
