@@ -124,7 +124,7 @@ fn failure(report: &Report, color: bool) -> String {
     format!("{}\n\n{}", report.render(color), counted(report.count(), "error"))
 }
 
-fn counted(number: usize, what: &str) -> String {
+pub(super) fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 

@@ -11,6 +11,7 @@ use carom::config::report::Report;
 use carom::config::routes;
 use carom::table::Table;
 
+use super::check::counted;
 use super::serve::{colors, file_name};
 
 /// The history of the routes file, as far as there is a folder for it.
@@ -94,7 +95,7 @@ impl Past {
         let content = self.all().into_iter().next().and_then(|kept| kept.content().ok());
         match content.map(|content| routes::parse(path, &content, &[], None)) {
             Some(Ok(before)) => Diff::between(&before, table).block(&file_name(path)),
-            _ => format!("{} came with {} routes", file_name(path), table.routes().len()),
+            _ => format!("{} came with {}", file_name(path), counted(table.routes().len(), "route")),
         }
     }
 }

@@ -9,6 +9,7 @@ use carom::config::diff::Diff;
 use carom::config::edit::{self, Edited, Refused};
 use carom::config::save::{self, Failure, Saved};
 
+use super::check::counted;
 use super::serve::{self, REFUSED, Told, WRONG, colors, file_name};
 use super::{Serve, To, reload};
 
@@ -53,7 +54,7 @@ pub(super) fn diff(saved: &Saved, name: &str) -> String {
     match &saved.before {
         _ if !saved.written => format!("{name}: nothing changed"),
         Some(before) => Diff::between(before, &saved.after).block(name),
-        None => format!("{name} is right again, with {} routes", saved.after.routes().len()),
+        None => format!("{name} is right again, with {}", counted(saved.after.routes().len(), "route")),
     }
 }
 

@@ -214,7 +214,7 @@ fn the_history_says_number_time_and_changes_and_what_a_table_said() {
     for (line, begin, end) in [
         (lines[0], "*    3  20", "UTC  + b.test → 3"),
         (lines[1], "     2  20", "UTC  ~ a.test 1 → 2"),
-        (lines[2], "     1  20", "UTC  routes.toml came with 1 routes"),
+        (lines[2], "     1  20", "UTC  routes.toml came with 1 route"),
     ] {
         assert!(line.starts_with(begin) && line.ends_with(end), "{said}");
     }
