@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::http2::{self, Http2};
 use crate::support::origin::DeadPort;
-use crate::support::{Carom, Client, Gate, Origin, request};
+use crate::support::{Carom, Client, Gate, Origin, poll_until, request};
 
 /// A backend that keeps each request until its path's gate is opened, and knows how many it had at once.
 struct Slow {
@@ -82,9 +82,9 @@ fn who_waits_is_served_in_line_and_at_once_when_another_ends() {
     slow.has("/held");
     let mut line = Vec::new();
     for index in 0..20 {
-        let mut client = asking(&carom, &format!("/{index}"));
-        client.expect_silence(20);
-        line.push(client);
+        line.push(asking(&carom, &format!("/{index}")));
+        let stands = || carom.status()["sites"][0]["waiting"] == index + 1;
+        poll_until("that it stands in line", stands);
     }
     slow.gate.open();
     assert_eq!(first.response().status(), 200);

@@ -328,7 +328,9 @@ fn uploads_and_tunnels_work_over_tls() {
 #[test]
 fn an_idle_client_over_tls_costs_little() {
     let a = Origin::named("a");
-    let carom = Carom::to(a.port()).tls("a.pem", pem(&["a.test"])).start();
+    // The first of five hundred waits for its turn to ask until the last has shaken hands.
+    let times = "[timeouts]\nhead = \"60s\"\nidle = \"60s\"";
+    let carom = Carom::to(a.port()).config(times).tls("a.pem", pem(&["a.test"])).start();
     let mut warm: Vec<_> = (0..100).map(|_| carom.tls_client("a.test")).collect();
     for client in &mut warm {
         assert_eq!(client.get("a.test", "/").status(), 200);
