@@ -214,7 +214,7 @@ fn x_forwarded_for(out: &mut Vec<u8>, bytes: &[u8], head: &RequestHead, origin: 
 }
 
 /// Writes an address, IPv4 without the machinery of formatting: it is written for every request.
-fn address(out: &mut Vec<u8>, address: IpAddr) {
+pub(crate) fn address(out: &mut Vec<u8>, address: IpAddr) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
             let (mut text, mut length) = (*b"255.255.255.255", 0);

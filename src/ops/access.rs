@@ -18,6 +18,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 use crate::record::{Log, Observe, Record};
+use values::Stamp;
 use writer::{Signs, Sink};
 
 pub use redact::{NAMES, Redact};
@@ -80,6 +81,7 @@ struct Lines {
     to: Access,
     lines: Vec<u8>,
     count: u64,
+    stamp: Stamp,
 }
 
 impl Access {
@@ -128,7 +130,7 @@ impl Reopen {
 
 impl Observe for Access {
     fn for_worker(&self) -> Box<dyn Log> {
-        Box::new(Lines { to: self.clone(), lines: Vec::new(), count: 0 })
+        Box::new(Lines { to: self.clone(), lines: Vec::new(), count: 0, stamp: Stamp::default() })
     }
 
     fn fields(&self) -> &[Box<str>] {
@@ -142,11 +144,14 @@ impl Log for Lines {
             return;
         }
         let Access { format, redact, .. } = &self.to;
-        let lines = &mut self.lines;
+        let (lines, stamp) = (&mut self.lines, &mut self.stamp);
         redact.apply(record, format.fields(), |record| {
             // Writing into a Vec can't fail.
             let _ = match format {
-                Format::Json => json::write(lines, record),
+                Format::Json => {
+                    json::write(lines, record, stamp);
+                    Ok(())
+                }
                 Format::Pretty { color } => pretty::write(lines, record, *color),
                 Format::Template(template) => {
                     template.write(lines, record);

@@ -33,6 +33,8 @@ pub enum Address {
 #[derive(Debug)]
 pub struct Backend {
     id: u64,
+    /// As its target is written in the routes.
+    name: Box<str>,
     address: Address,
     link: Link,
     in_flight: AtomicUsize,
@@ -62,6 +64,7 @@ impl Backend {
         let named = matches!(address, Address::Name(..)).then(|| Box::new(Named::new()));
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: name(&address, &link),
             address,
             link,
             in_flight: AtomicUsize::new(0),
@@ -79,6 +82,11 @@ impl Backend {
     /// Its own number in this process: what idle connections are kept by.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Its target, as it is written in the routes.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Where it is.
@@ -191,15 +199,20 @@ impl Drop for Claim {
 impl fmt::Display for Backend {
     /// As its target is written in the routes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match (&self.link.tls, self.link.http2, &self.address) {
-            (None, false, address) | (None, true, address @ Address::Unix(_)) => return write!(f, "{address}"),
-            (Some(_), ..) => "https",
-            (None, true, _) => "h2c",
-        };
-        match &self.address {
-            Address::Port(port) => write!(f, "{scheme}://localhost:{port}"),
-            address => write!(f, "{scheme}://{address}"),
-        }
+        f.write_str(&self.name)
+    }
+}
+
+/// A target as it is written in the routes.
+fn name(address: &Address, link: &Link) -> Box<str> {
+    let scheme = match (&link.tls, link.http2, address) {
+        (None, false, _) | (None, true, Address::Unix(_)) => return address.to_string().into(),
+        (Some(_), ..) => "https",
+        (None, true, _) => "h2c",
+    };
+    match address {
+        Address::Port(port) => format!("{scheme}://localhost:{port}").into(),
+        address => format!("{scheme}://{address}").into(),
     }
 }
 

@@ -326,7 +326,7 @@ impl Connection {
             trusted: forwarding.trusts(self.arrival.client.ip()),
             scheme: self.arrival.scheme(),
             fields: forwarding.send,
-            id: forwarding.request_id.as_deref().map(|name| (name, &*notes.id)),
+            id: forwarding.request_id.as_deref().map(|name| (name, notes.id())),
         };
         exchange.prepare(&origin, changes, &self.settings().limits)
     }

@@ -25,11 +25,11 @@ pub(super) struct Notes {
     pub(super) is_http2: bool,
     /// Of HTTP/1; `None` before there is a head.
     minor: Option<u8>,
-    method: Vec<u8>,
-    target: Vec<u8>,
-    host: String,
+    /// Its own name, method, target and host, one behind the other: one piece of memory for all.
+    text: Vec<u8>,
+    /// Where the first three of these end.
+    ends: [usize; 3],
     fields: Vec<Option<Box<[u8]>>>,
-    pub(super) id: String,
     pub(super) route: Option<Arc<Route>>,
     pub(super) backend: Option<Arc<Backend>>,
     pub(super) tries: u32,
@@ -45,11 +45,9 @@ impl Notes {
             started: is_observed.then(Instant::now),
             is_http2: false,
             minor: None,
-            method: Vec::new(),
-            target: Vec::new(),
-            host: String::new(),
+            text: Vec::new(),
+            ends: [0; 3],
             fields: Vec::new(),
-            id: String::new(),
             route: None,
             backend: None,
             tries: 0,
@@ -89,6 +87,20 @@ impl Notes {
         });
     }
 
+    /// The request's own name; empty where nobody wants to know it.
+    pub(super) fn id(&self) -> &str {
+        self.part(0, self.ends[0])
+    }
+
+    fn host(&self) -> &str {
+        self.part(self.ends[2], self.text.len())
+    }
+
+    /// One that was put there as text.
+    fn part(&self, begin: usize, end: usize) -> &str {
+        std::str::from_utf8(&self.text[begin..end]).unwrap_or_default()
+    }
+
     fn protocol(&self) -> &'static str {
         match (self.is_http2, self.minor) {
             (_, None) => "",
@@ -108,15 +120,18 @@ impl Connection {
         }
         let head = Head::new(exchange.from_client.data(), &exchange.head);
         let id = head.field(forwarding.request_id.as_deref().unwrap_or(REQUEST_ID));
-        notes.id = match id.filter(|_| forwarding.trusts(self.arrival.client.ip())).and_then(readable) {
-            Some(id) => id.to_owned(),
-            None => format!("{:032x}", fastrand::u128(..)),
-        };
+        match id.filter(|_| forwarding.trusts(self.arrival.client.ip())).filter(|id| is_readable(id)) {
+            Some(id) => notes.text.extend_from_slice(id),
+            None => make_id(&mut notes.text),
+        }
+        notes.ends = [notes.text.len(); 3];
         let Some(started) = notes.started else { return };
         notes.minor = Some(exchange.head.minor);
-        notes.method.extend_from_slice(head.method().as_bytes());
-        notes.target.extend_from_slice(head.target());
-        notes.host.push_str(head.host().map_or("", |host| host.name()));
+        notes.text.extend_from_slice(head.method().as_bytes());
+        notes.ends[1] = notes.text.len();
+        notes.text.extend_from_slice(head.target());
+        notes.ends[2] = notes.text.len();
+        notes.text.extend_from_slice(head.host().map_or("", |host| host.name()).as_bytes());
         notes.fields.extend(self.worker.wanted().map(|name| head.field(name).map(Box::from)));
         notes.head = started.elapsed();
     }
@@ -135,16 +150,17 @@ impl Connection {
         notes.count(counts.status);
         let Some(started) = notes.started else { return };
         let total = started.elapsed();
+        let [id, method, target] = notes.ends;
         self.worker.tell(&Record {
             time: SystemTime::now() - total,
             client: self.arrival.client,
             scheme: self.arrival.scheme(),
             protocol: notes.protocol(),
-            method: &notes.method,
-            host: &notes.host,
-            target: &notes.target,
+            method: &notes.text[id..method],
+            host: notes.host(),
+            target: &notes.text[method..target],
             fields: &notes.fields,
-            id: &notes.id,
+            id: notes.id(),
             status: counts.status,
             received: counts.received,
             sent: counts.sent,
@@ -163,8 +179,17 @@ impl Connection {
     }
 }
 
-/// A name as a line of the log can hold it, and a field.
-fn readable(id: &[u8]) -> Option<&str> {
-    let plain = !id.is_empty() && id.len() <= LONGEST_ID && id.iter().all(u8::is_ascii_graphic);
-    std::str::from_utf8(id).ok().filter(|_| plain)
+/// Whether a name is one that a line of the log can hold, and a field.
+fn is_readable(id: &[u8]) -> bool {
+    !id.is_empty() && id.len() <= LONGEST_ID && id.iter().all(u8::is_ascii_graphic)
+}
+
+/// Makes a name: 32 hex digits, at random.
+fn make_id(out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    // Room for the rest too: most targets and hosts are short.
+    out.reserve(160);
+    for byte in fastrand::u128(..).to_be_bytes() {
+        out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
 }

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::values::to_milliseconds;
 use crate::http::refuse::Fault;
 use crate::record::Record;
 
@@ -62,7 +61,7 @@ fn size(bytes: u64) -> String {
 
 fn duration(time: Duration) -> String {
     match time.as_millis() {
-        0..10 => format!("{:.1} ms", to_milliseconds(time)),
+        0..10 => format!("{:.1} ms", time.as_secs_f64() * 1e3),
         10..10_000 => format!("{} ms", time.as_millis()),
         _ => format!("{:.1} s", time.as_secs_f64()),
     }

@@ -35,7 +35,7 @@ fn record<'a>(backend: &'a Backend) -> Record<'a> {
 #[test]
 fn a_json_line_is_one_object_whatever_a_peer_sends() {
     let mut out = Vec::new();
-    json::write(&mut out, &record(&Backend::new(Address::Port(8001)))).unwrap();
+    json::write(&mut out, &record(&Backend::new(Address::Port(8001))), &mut Stamp::default());
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "{\"time\":\"1970-01-01T00:20:34.567Z\",\"id\":\"af01\",\"client\":\"192.0.2.7:4711\",\"scheme\":\"https\",\

@@ -1,8 +1,10 @@
 //! What a line can say of a request, by name: the same in every format.
 
 use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
+use crate::http::rewrite::address;
 use crate::record::Record;
 
 /// One of them.
@@ -142,17 +144,63 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) -> std::io::Result<()> {
 
 fn milliseconds(out: &mut Vec<u8>, time: Option<Duration>) -> std::io::Result<()> {
     match time {
-        Some(time) => write!(out, "{}", to_milliseconds(time)),
-        None => text(out, ""),
+        Some(time) => write_milliseconds(out, time),
+        None => return text(out, ""),
+    }
+    Ok(())
+}
+
+/// Milliseconds, to the microsecond and no further: `0.0`, `3.21`. Without the machinery of floating point: there are
+/// several in each line.
+pub(super) fn write_milliseconds(out: &mut Vec<u8>, time: Duration) {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    number(out, micros / 1000);
+    let digits = digits(micros % 1000);
+    let shown = digits.iter().rposition(|&digit| digit != b'0').unwrap_or(0) + 1;
+    out.push(b'.');
+    out.extend_from_slice(&digits[..shown]);
+}
+
+/// The last three.
+fn digits(number: u64) -> [u8; 3] {
+    [100, 10, 1].map(|unit| b'0' + u8::try_from(number / unit % 10).unwrap_or(0))
+}
+
+pub(super) fn number(out: &mut Vec<u8>, number: u64) {
+    // Writing into a Vec can't fail.
+    let _ = serde_json::to_writer(out, &number);
+}
+
+/// Writes points in time as RFC 3339 to the millisecond, and remembers the last second: most lines share it with the
+/// one before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stamp {
+    second: Option<u64>,
+    text: String,
+}
+
+impl Stamp {
+    pub(super) fn write(&mut self, out: &mut Vec<u8>, time: SystemTime) {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if self.second != Some(since.as_secs()) {
+            self.second = Some(since.as_secs());
+            self.text = humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string();
+        }
+        out.extend_from_slice(self.text.trim_end_matches('Z').as_bytes());
+        out.push(b'.');
+        out.extend_from_slice(&digits(since.subsec_millis().into()));
+        out.push(b'Z');
     }
 }
 
-/// To the microsecond, and no further.
-pub(super) fn to_milliseconds(time: Duration) -> f64 {
-    // A duration that does not fit into 52 bits of microseconds is longer than a century.
-    #[expect(clippy::cast_precision_loss, reason = "see above")]
-    let milliseconds = time.as_micros() as f64 / 1000.0;
-    milliseconds
+/// The client's address as people write it: an IPv4 one that has come by IPv6 is an IPv4 one.
+pub(super) fn client(out: &mut Vec<u8>, client: SocketAddr) {
+    match client.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => address(out, ip),
+        ip @ IpAddr::V6(_) => drop(write!(out, "[{ip}]")),
+    }
+    out.push(b':');
+    number(out, client.port().into());
 }
 
 /// `01/Dec/2026:00:31:59 +0000`
