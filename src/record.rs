@@ -58,6 +58,18 @@ pub struct Record<'a> {
     pub reason: Option<(&'static str, Fault)>,
 }
 
+impl Record<'_> {
+    /// Whether it has failed, or a backend has answered it with 5xx.
+    pub fn has_failed(&self) -> bool {
+        has_failed(self.status, self.reason.is_some())
+    }
+}
+
+/// Whether a request with this end is one that has failed.
+pub(crate) fn has_failed(status: u16, has_reason: bool) -> bool {
+    has_reason || status >= 500
+}
+
 /// One of those who have a part in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -88,6 +100,13 @@ pub trait Observe: Send + Sync + 'static {
     /// The names of request fields that it wants to know, in lower case.
     fn fields(&self) -> &[Box<str>] {
         &[]
+    }
+
+    /// Whether it only wants to hear of requests that have failed: those with a reason, and those that a backend has
+    /// answered with 5xx. Where all are like that, requests that go well cost nothing: of those that don't, times are
+    /// known to a tenth of a second, and of `fields`, `head`, `connect` and `first_byte` nothing.
+    fn only_failures(&self) -> bool {
+        false
     }
 }
 

@@ -22,6 +22,7 @@ mod drain;
 mod explain;
 mod follow;
 mod history;
+mod last;
 mod past;
 mod pause;
 mod reload;
@@ -64,10 +65,23 @@ enum Verb {
     ///
     /// Where they are not, serve would start from the last table that was good, unless it is told to be --strict.
     Check(Serve),
-    /// Say which route covers a URL, which backend it gets, why, and what nearly covers it
+    /// Say which route covers a URL, which backend it gets, why, and what nearly covers it; or why requests have failed
     Explain {
         /// `http://shop.example.com/api/x`, or without its scheme
-        url: String,
+        #[arg(required_unless_present = "last")]
+        url: Option<String>,
+        /// Ask the carom that runs which requests have failed lately, and say what would cure that
+        #[arg(long, value_name = "STATUS|REASON", num_args = 0..=1, default_missing_value = "")]
+        last: Option<String>,
+        /// How many of them
+        #[arg(short = 'n', long, requires = "last", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        count: u16,
+        /// As JSON, as it is documented with the control socket
+        #[arg(long, requires = "last")]
+        json: bool,
+        /// The routes file of the carom that is asked
+        #[arg(long = "routes", value_name = "FILE", requires = "last")]
+        of: Option<PathBuf>,
         #[command(flatten)]
         serve: Serve,
     },
@@ -282,7 +296,13 @@ pub(crate) fn run() -> ExitCode {
     match (carom.verb, carom.routes, carom.port) {
         (Some(Verb::Serve(serve)), ..) => serve::run(serve),
         (Some(Verb::Check(serve)), ..) => check::run(serve),
-        (Some(Verb::Explain { url, serve }), ..) => explain::run(&url, serve),
+        (Some(Verb::Explain { url, last: Some(what), count, json, of, serve }), ..) => {
+            // Without a URL, what stands alone is the routes file.
+            let routes = of.or(serve.routes).or(url.map(PathBuf::from));
+            let to = To { control: serve.control, routes, config: serve.config, state: serve.state };
+            last::run(&last::Asked { what, count, json }, to)
+        }
+        (Some(Verb::Explain { url, serve, .. }), ..) => explain::run(&url.unwrap_or_default(), serve),
         (Some(Verb::Set { site, targets, to }), ..) => set::set(&site, &targets, to),
         (Some(Verb::Unset { site, to }), ..) => set::unset(&site, to),
         (Some(Verb::History { number, to }), ..) => history::show(number, to),

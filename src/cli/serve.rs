@@ -20,6 +20,7 @@ use carom::config::sticky_key;
 use carom::config::{default_certs_path, default_routes_path};
 use carom::ops::access::{Access, Format, To, Writer};
 use carom::ops::control::{Control as ControlServer, RoutesFile, Served, Socket};
+use carom::ops::failures::Failures;
 use carom::ops::health::Checks;
 use carom::ops::names::Names;
 use carom::proxy::{self, BindError, Proxy};
@@ -130,6 +131,7 @@ struct Running {
     log: Option<Writer>,
     routes: Routes,
     dns_servers: Vec<SocketAddr>,
+    failures: Failures,
     control: Option<Socket>,
     /// For people: `http://[::]:80`.
     listening: Vec<String>,
@@ -170,6 +172,10 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         builder = builder.observe(access);
         log = Some(writer);
     }
+    let failures = Failures::new();
+    if control.is_some() {
+        builder = builder.observe(failures.clone());
+    }
     let proxy = builder.bind().await.map_err(|error| cannot_listen(&error))?;
     let control = control.map(|(path, said)| control_socket(path, said)).transpose()?.flatten();
     let listening = written(proxy.addresses(), &listen);
@@ -181,7 +187,7 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     }
     let file = RoutesFile { path, applied: SystemTime::now(), broken, trial: None };
     let follow = Follow::new(file, bytes, proxy.addresses().to_vec(), routes.clone(), shelf.zip(found), past);
-    Ok(Running { proxy, routes, dns_servers: config.dns_servers, follow, log, control, listening, ready })
+    Ok(Running { proxy, routes, dns_servers: config.dns_servers, follow, log, failures, control, listening, ready })
 }
 
 /// The key that outlives this run. Where there is no place for it, serves with another, and says so if that matters now.
@@ -226,6 +232,7 @@ impl Running {
             routes: self.routes,
             listening: self.listening,
             doors: self.proxy.doors(),
+            failures: self.failures,
             file: self.follow.file(),
             commands,
         };

@@ -223,7 +223,7 @@ impl Connection {
     /// Carries one request from its first byte to its last.
     async fn request(&mut self, exchange: &mut Exchange, foreknown: Foreknown) -> Next {
         let is_observed = self.worker.is_observed();
-        let mut notes = Notes::new(is_observed);
+        let mut notes = Notes::new(is_observed, self.worker.now());
         notes.is_http2 = foreknown.is_http2;
         exchange.begin(is_observed);
         exchange.accept = foreknown.accept;
@@ -262,12 +262,15 @@ impl Connection {
             Ok(Followed::By(next)) => next,
             Ok(Followed::Switched(backend, claim)) => {
                 let early = exchange.swap_buffers(|| self.worker.buffers.get());
+                // How a tunnel ends is not known yet, and its head will be gone.
+                self.recall_surely(exchange, &mut notes);
                 let counts = exchange.counts;
                 return Next::Tunnel(Box::new(Switched { backend, claim, early, notes, counts }));
             }
             Err(refusal) => self.refuse(exchange, refusal, &mut notes).await,
         };
         self.closes(&next, exchange, &mut notes);
+        self.recall(exchange, &mut notes);
         self.tell(&exchange.counts, &notes);
         next
     }

@@ -78,7 +78,7 @@ pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, 
     if let (Some(backend), false) = (&outcome.backend, ending == Ending::Failed) {
         backend.tally().count(ending);
     }
-    if !worker.is_observed() {
+    if !worker.is_told_of(0, outcome.reason.is_some()) {
         return;
     }
     let total = started.elapsed();

@@ -28,7 +28,7 @@ use crate::net::listen::BACKLOG;
 use crate::net::seldom::Seldom;
 use crate::net::stream::Stream;
 use crate::net::system::Pipe;
-use crate::record::{Log, Observe, Record};
+use crate::record::{Log, Observe, Record, has_failed};
 use crate::settings::{Settings, StickyKey};
 use crate::table::backend::{Address, Backend};
 use crate::table::link::Link;
@@ -118,6 +118,8 @@ pub(crate) struct Worker {
     named: RefCell<HashMap<(Address, Link), Arc<Backend>>>,
     log: RefCell<Vec<Told>>,
     is_observed: bool,
+    /// Somebody wants to hear of requests that have failed.
+    is_watched: bool,
     /// The request fields that somebody wants to know.
     wanted: Vec<Box<str>>,
 }
@@ -127,6 +129,7 @@ struct Told {
     log: Box<dyn Log>,
     /// Which of the wanted fields are its.
     fields: Range<usize>,
+    only_failures: bool,
 }
 
 /// Buffers, and pipes, that nobody uses now.
@@ -150,7 +153,8 @@ impl Worker {
             sweep: Sweep::new(),
             exchanges: RefCell::default(),
             named: RefCell::default(),
-            is_observed: !shared.observe.is_empty(),
+            is_observed: shared.observe.iter().any(|observe| !observe.only_failures()),
+            is_watched: !shared.observe.is_empty(),
             wanted: shared.observe.iter().flat_map(|observe| observe.fields()).cloned().collect(),
             log: RefCell::new(Told::of(&shared.observe)),
             shared,
@@ -350,15 +354,26 @@ impl Worker {
         self.is_observed
     }
 
+    /// Whether anybody wants to know about requests that have failed.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    /// Whether anybody wants to know about a request with this end.
+    pub(crate) fn is_told_of(&self, status: u16, has_reason: bool) -> bool {
+        self.is_observed || self.is_watched && has_failed(status, has_reason)
+    }
+
     /// The request fields that somebody wants to know, in lower case.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = &str> {
         self.wanted.iter().map(AsRef::as_ref)
     }
 
     pub(crate) fn tell(&self, record: &Record<'_>) {
-        for Told { log, fields } in self.log.borrow_mut().iter_mut() {
-            let fields = record.fields.get(fields.clone()).unwrap_or_default();
-            log.request(&Record { fields, ..*record });
+        let failed = record.has_failed();
+        for told in self.log.borrow_mut().iter_mut().filter(|told| failed || !told.only_failures) {
+            let fields = record.fields.get(told.fields.clone()).unwrap_or_default();
+            told.log.request(&Record { fields, ..*record });
         }
     }
 
@@ -375,7 +390,7 @@ impl Told {
         let one = |observe: &Arc<dyn Observe>| {
             let fields = begin..begin + observe.fields().len();
             begin = fields.end;
-            Self { log: observe.for_worker(), fields }
+            Self { log: observe.for_worker(), fields, only_failures: observe.only_failures() }
         };
         observe.iter().map(one).collect()
     }

@@ -243,6 +243,7 @@ mod tests {
         let codes = refusals.map(|refusal| refusal.row().code).into_iter().chain(cuts.map(Cut::code));
         for code in codes {
             assert!(readme.contains(&format!("`{code}`")), "{code}");
+            assert!(crate::ops::causes::of(code).is_some(), "{code}");
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | | answers |
 //! |---|---|
 //! | `GET /v1/status[?site=…]` | a [`Status`] |
+//! | `GET /v1/failures[?status=…][&reason=…][&site=…][&n=…]` | `{"failures": […]}`: the last requests that have failed, the newest first: [`Failure`](super::failures::Failure) |
 //! | `POST /v1/reload` | `{"text": "…"}`: the routes file has been read, and what that has changed; 422: what is wrong with it |
 //! | `POST /v1/drain` `{"site": "…", "instance": "…"}` | `{"text": "…", "instance": "…", "in_flight": 3}`: the instance gets no new requests, also after a save |
 //! | `POST /v1/deploy/ask` a [`Deploy`] | an array of [`Answer`](deploy::Answer): each target has been asked once whether it is up |
@@ -47,6 +48,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use super::failures::Failures;
 use super::own_thread::OwnThread;
 use crate::bounce::Routes;
 use crate::net::doors::Doors;
@@ -77,6 +79,8 @@ pub struct Served {
     pub listening: Vec<String>,
     /// The clients.
     pub doors: Arc<Doors>,
+    /// The requests that have failed lately.
+    pub failures: Failures,
     /// What is known of the routes file.
     pub file: watch::Receiver<RoutesFile>,
     /// Who publishes tables. Where the other side is gone, commands are refused.

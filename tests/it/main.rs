@@ -127,6 +127,9 @@ mod http2_behind;
 /// One access line a request, and what it says.
 mod log;
 
+/// Why requests have failed, as `carom explain --last` says it.
+mod why;
+
 /// Certificates: which one a name gets, and what becomes of files that change.
 mod certs;
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Connection, Next};
-use crate::http::head::Head;
+use crate::http::head::{Head, Parsed, RequestHead};
 use crate::http::refuse::{Cut, Fault};
 use crate::record::{Record, Side};
+use crate::settings::Limits;
 use crate::table::backend::Backend;
 use crate::table::tally::Ending;
 use crate::table::{Action, Route};
@@ -22,6 +23,8 @@ const REQUEST_ID: &str = "x-request-id";
 pub(super) struct Notes {
     /// Only where somebody wants to know; and so is all else that takes time to find out.
     pub(super) started: Option<Instant>,
+    /// The same to a tenth of a second, by the worker's time.
+    began: u64,
     pub(super) is_http2: bool,
     /// Of HTTP/1; `None` before there is a head.
     minor: Option<u8>,
@@ -40,9 +43,10 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    pub(super) fn new(is_observed: bool) -> Self {
+    pub(super) fn new(is_observed: bool, now: u64) -> Self {
         Self {
             started: is_observed.then(Instant::now),
+            began: now,
             is_http2: false,
             minor: None,
             text: Vec::new(),
@@ -87,6 +91,15 @@ impl Notes {
         });
     }
 
+    fn take(&mut self, head: &Head<'_>, minor: u8) {
+        self.minor = Some(minor);
+        self.text.extend_from_slice(head.method().as_bytes());
+        self.ends[1] = self.text.len();
+        self.text.extend_from_slice(head.target());
+        self.ends[2] = self.text.len();
+        self.text.extend_from_slice(head.host().map_or("", |host| host.name()).as_bytes());
+    }
+
     /// The request's own name; empty where nobody wants to know it.
     pub(super) fn id(&self) -> &str {
         self.part(0, self.ends[0])
@@ -119,21 +132,53 @@ impl Connection {
             return;
         }
         let head = Head::new(exchange.from_client.data(), &exchange.head);
+        self.name(&head, notes);
+        let Some(started) = notes.started else { return };
+        notes.take(&head, exchange.head.minor);
+        notes.fields.extend(self.worker.wanted().map(|name| head.field(name).map(Box::from)));
+        notes.head = started.elapsed();
+    }
+
+    /// Gives the request its name.
+    fn name(&self, head: &Head<'_>, notes: &mut Notes) {
+        let forwarding = &self.settings().forwarding;
         let id = head.field(forwarding.request_id.as_deref().unwrap_or(REQUEST_ID));
         match id.filter(|_| forwarding.trusts(self.arrival.client.ip())).filter(|id| is_readable(id)) {
             Some(id) => notes.text.extend_from_slice(id),
             None => make_id(&mut notes.text),
         }
         notes.ends = [notes.text.len(); 3];
-        let Some(started) = notes.started else { return };
-        notes.minor = Some(exchange.head.minor);
-        notes.text.extend_from_slice(head.method().as_bytes());
-        notes.ends[1] = notes.text.len();
-        notes.text.extend_from_slice(head.target());
-        notes.ends[2] = notes.text.len();
-        notes.text.extend_from_slice(head.host().map_or("", |host| host.name()).as_bytes());
-        notes.fields.extend(self.worker.wanted().map(|name| head.field(name).map(Box::from)));
-        notes.head = started.elapsed();
+    }
+
+    /// Of a request that somebody wants to know of only now that it has failed: keeps what will be told, before the answer
+    /// makes room for others.
+    pub(super) fn recall(&self, exchange: &Exchange, notes: &mut Notes) {
+        if self.worker.is_told_of(exchange.counts.status, notes.reason.is_some()) {
+            self.recall_surely(exchange, notes);
+        }
+    }
+
+    /// The same, whatever will become of it.
+    pub(super) fn recall_surely(&self, exchange: &Exchange, notes: &mut Notes) {
+        if notes.minor.is_some() || exchange.head.length == 0 || !self.worker.is_watched() {
+            return;
+        }
+        let minor = exchange.head.minor;
+        if let Some(bytes) = exchange.head_bytes() {
+            return self.take_head(&Head::new(bytes, &exchange.head), minor, notes);
+        }
+        // What has been sent of it is a head too: without what is for one hop only.
+        let (mut sent, limits) = (RequestHead::default(), Limits { head: usize::MAX, ..Limits::default() });
+        if sent.parse(exchange.request_bytes(), &limits) == Ok(Parsed::Whole) {
+            self.take_head(&Head::new(exchange.request_bytes(), &sent), minor, notes);
+        }
+    }
+
+    fn take_head(&self, head: &Head<'_>, minor: u8, notes: &mut Notes) {
+        if notes.id().is_empty() {
+            self.name(head, notes);
+        }
+        notes.take(head, minor);
     }
 
     /// Notes who has ended the connection, if it ends here.
@@ -148,8 +193,11 @@ impl Connection {
     /// Tells those who log and count.
     pub(super) fn tell(&self, counts: &Counts, notes: &Notes) {
         notes.count(counts.status);
-        let Some(started) = notes.started else { return };
-        let total = started.elapsed();
+        if !self.worker.is_told_of(counts.status, notes.reason.is_some()) {
+            return;
+        }
+        let coarse = || Duration::from_millis(self.worker.now().saturating_sub(notes.began));
+        let total = notes.started.map_or_else(coarse, |started| started.elapsed());
         let [id, method, target] = notes.ends;
         self.worker.tell(&Record {
             time: SystemTime::now() - total,
@@ -171,7 +219,7 @@ impl Connection {
             tries: notes.tries,
             head: notes.head,
             connect: notes.connect,
-            first_byte: counts.first_byte.map(|at| at - started),
+            first_byte: counts.first_byte.zip(notes.started).map(|(at, started)| at - started),
             total,
             closed: notes.closed,
             reason: notes.reason,

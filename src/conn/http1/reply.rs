@@ -42,6 +42,7 @@ impl Connection {
     pub(super) async fn refuse(&mut self, exchange: &mut Exchange, refusal: Refusal, notes: &mut Notes) -> Next {
         let row = refusal.row();
         notes.reason = Some((row.code, row.fault));
+        self.recall(exchange, notes);
         let ambiguous = matches!(row.status, 400 | 408) || exchange.head.length == 0;
         if ambiguous || matches!(refusal, Refusal::BackendGarbled(_)) {
             // Where this request ends is not known, so neither is where the next one begins. And a client whose

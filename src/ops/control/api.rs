@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::deploy::{self, Deploy};
 use super::status::{self, Status};
 use super::{Attempt, Command, Served, find};
+use crate::ops::failures::Wanted;
 use crate::table::pause::Paused;
 
 /// The most bytes of a request's body.
@@ -101,6 +102,7 @@ impl Api {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         match (path.as_str(), &method) {
             ("/v1/status", &Method::GET) => self.status(request.uri().query().unwrap_or_default()),
+            ("/v1/failures", &Method::GET) => self.failures(request.uri().query().unwrap_or_default()),
             ("/v1/reload", &Method::POST) => {
                 let text = self.command(Command::Reload).await?;
                 Ok(json!({ "text": text }))
@@ -125,8 +127,8 @@ impl Api {
                 Ok(json!({ "text": text }))
             }
             (
-                "/v1/status" | "/v1/reload" | "/v1/deploy" | "/v1/deploy/ask" | "/v1/drain" | "/v1/undrain"
-                | "/v1/pause" | "/v1/resume" | "/v1/trial" | "/v1/trial/confirm" | "/v1/trial/back",
+                "/v1/status" | "/v1/failures" | "/v1/reload" | "/v1/deploy" | "/v1/deploy/ask" | "/v1/drain"
+                | "/v1/undrain" | "/v1/pause" | "/v1/resume" | "/v1/trial" | "/v1/trial/confirm" | "/v1/trial/back",
                 _,
             ) => Err(Failed(StatusCode::METHOD_NOT_ALLOWED, format!("{path} is not there for {method}"))),
             _ => {
@@ -137,9 +139,33 @@ impl Api {
     }
 
     fn status(&self, query: &str) -> Answer {
-        let site = query.split('&').find_map(|pair| pair.strip_prefix("site=")).map(percent_decoded);
+        let site = asked(query, "site");
         let status = Status::of(&self.served, self.started, site.as_deref()).map_err(not_found)?;
         shown(&status)
+    }
+
+    fn failures(&self, query: &str) -> Answer {
+        let number = |name: &str| match asked(query, name) {
+            None => Ok(None),
+            Some(text) => match text.parse::<u16>() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(Failed(StatusCode::BAD_REQUEST, format!("{name}={text} is no number"))),
+            },
+        };
+        let route = match asked(query, "site") {
+            None => None,
+            Some(site) => {
+                let table = self.served.routes.current();
+                Some(find::line(&table, &site).map_err(not_found)?.route.name.to_string())
+            }
+        };
+        let wanted = Wanted {
+            status: number("status")?,
+            reason: asked(query, "reason"),
+            route,
+            most: number("n")?.map_or(usize::MAX, usize::from),
+        };
+        Ok(json!({ "failures": self.served.failures.last(&wanted) }))
     }
 
     /// Takes an instance out, or back in.
@@ -270,6 +296,12 @@ async fn body<T: DeserializeOwned>(request: Request<Incoming>, longest: usize) -
     };
     serde_json::from_slice(&bytes)
         .map_err(|error| Failed(StatusCode::BAD_REQUEST, format!("the body is not what is asked for: {error}")))
+}
+
+/// What a query says by this name.
+fn asked(query: &str, name: &str) -> Option<String> {
+    let values = query.split('&').filter_map(|pair| pair.split_once('='));
+    values.filter(|(key, _)| *key == name).map(|(_, value)| percent_decoded(value)).next()
 }
 
 /// A part of a query as it was meant. What is no escape stays as it is.

@@ -83,6 +83,16 @@ impl Exchange {
         self.replayable && left.is_some_and(|left| self.request.len().saturating_add(left) <= self.replay)
     }
 
+    /// The request's head as the client has sent it, until it is written as the backend gets it.
+    pub(crate) fn head_bytes(&self) -> Option<&[u8]> {
+        (self.head_in_buffer > 0).then(|| &self.from_client.data()[..self.head_in_buffer])
+    }
+
+    /// The request as the backend gets it, its head at least.
+    pub(crate) fn request_bytes(&self) -> &[u8] {
+        &self.request
+    }
+
     /// Whether it may be sent again on another connection, though this one may have brought it to the backend.
     pub(crate) fn may_repeat(&self) -> bool {
         self.replayable && (self.head.is_idempotent || self.request_sent == 0)
