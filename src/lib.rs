@@ -17,7 +17,7 @@
 //! 5. `http::rewrite` writes the head as the backend gets it; `upstream::exchange` relays both ways at once, and
 //!    `http::body` says where each message ends.
 //! 6. The connection goes back to wait, closes, or has become a `conn::tunnel`. [`record`] tells what happened to those
-//!    who log: `ops::access`.
+//!    who log and count: `ops::access`, and [`ops::stats`], which [`ops::status`] shows.
 //!
 //! A TLS connection that asks for somebody else's name is carried by `conn::passthrough` instead, as it is.
 //!
@@ -49,8 +49,8 @@
 //! `config` nor `ops` · nothing but `main` knows `cli` · toml, toml_edit, notify and annotated errors stay in `config` · rustls stays
 //! in `conn::tls`, `net::stream`, `upstream::tls`, `table::{certs, secure}` and `config::{certs, link}` · rcgen
 //! stays in `ops::local`, and what signs cookies in `table::sticky` · hickory, which asks the DNS, in `ops::names` · hyper
-//! stays out of the HTTP/1 path: it serves the control socket and the demo's backends · h2 stays in `http2`,
-//! `conn::http2` and `upstream::http2` · `unsafe` is nowhere.
+//! stays out of the HTTP/1 path: it serves the control socket, the status listener and the demo's backends ·
+//! prometheus-client stays in `ops::status` · h2 stays in `http2`, `conn::http2` and `upstream::http2` · `unsafe` is nowhere.
 //!
 //! # Example
 //!

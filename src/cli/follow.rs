@@ -5,7 +5,7 @@ mod deploy;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use carom::bounce::Routes;
 use carom::config::caution::{cautions, unheard};
@@ -186,7 +186,7 @@ impl Follow {
         self.past.keep(&trial.bytes, &trial.diff);
         let shown = trial.shown(TrialState::Kept, "it was confirmed");
         self.trial = None;
-        self.file.send_modify(|file| (file.applied, file.broken) = (SystemTime::now(), None));
+        self.file.send_modify(RoutesFile::apply);
         self.show_trial(shown);
         Ok(text)
     }
@@ -198,7 +198,7 @@ impl Follow {
     /// What stands in the file can't be applied.
     fn stays(&self, why: String) {
         say!("{why}");
-        self.file.send_modify(|file| file.broken = Some(why));
+        self.file.send_modify(|file| file.refuse(why));
     }
 
     /// Applies the content of the routes file. Gives what that has changed, or why it can't be.
@@ -210,7 +210,7 @@ impl Follow {
                 say!("{}", report.render(colors()).trim_end());
                 say!("{name} was not applied: the routes that run stay");
                 let report = report.to_string();
-                self.file.send_modify(|file| file.broken = Some(report.clone()));
+                self.file.send_modify(|file| file.refuse(report.clone()));
                 Err(report)
             }
         }
@@ -231,7 +231,7 @@ impl Follow {
             false => diff.block(name).trim_end().to_owned(),
         };
         say!("{block}");
-        self.file.send_modify(|file| (file.applied, file.broken) = (SystemTime::now(), None));
+        self.file.send_modify(RoutesFile::apply);
         self.doubts(name, found);
         self.past.keep(bytes, &diff.block(name));
         block

@@ -13,13 +13,13 @@ use std::time::SystemTime;
 use carom::bounce::Routes;
 use carom::config::caution::{cautions, unheard};
 use carom::config::certs::Found;
-use carom::config::file::{self, Config, Control, Listen, Log};
+use carom::config::file::{self, Config, Control, Listen, Log, Status};
 use carom::config::report::Report;
 use carom::config::state::{self, default_state_path};
 use carom::config::sticky_key;
 use carom::config::{default_certs_path, default_routes_path};
 use carom::ops::access::{Access, Format, To, Writer};
-use carom::ops::control::{Control as ControlServer, RoutesFile, Served, Socket};
+use carom::ops::control::{Control as ControlServer, Reloads, RoutesFile, Served, Socket};
 use carom::ops::failures::Failures;
 use carom::ops::health::Checks;
 use carom::ops::names::Names;
@@ -31,6 +31,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::Serve;
+use super::board::{self, Bound};
 use super::follow::Follow;
 use super::past::{First, Past};
 use super::shelf::{Folder, Shelf};
@@ -53,6 +54,8 @@ pub(super) struct Told {
     pub(super) state: Option<PathBuf>,
     /// The control socket: where somebody has said, else by default, where there is a place for one.
     control: Option<(PathBuf, Said)>,
+    /// The status listener.
+    status: Status,
     self_signed: bool,
 }
 
@@ -115,7 +118,8 @@ impl Told {
             Some(Control::Off) => None,
             None => usual_place(state.as_deref()).map(|path| (path, Said::ByDefault)),
         };
-        Ok(Self { config, routes, listen, certs, state, control, self_signed: serve.tls_self_signed })
+        let status = board::told(serve.status, &config)?;
+        Ok(Self { config, routes, listen, certs, state, control, status, self_signed: serve.tls_self_signed })
     }
 
     /// Where it listens.
@@ -133,6 +137,7 @@ struct Running {
     dns_servers: Vec<SocketAddr>,
     failures: Failures,
     control: Option<Socket>,
+    board: Option<Bound>,
     /// For people: `http://[::]:80`.
     listening: Vec<String>,
     /// What is said once signals are listened to.
@@ -143,7 +148,7 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     let (workers, strict) = (serve.workers, serve.strict);
     let told = Told::by(serve)?;
     let addresses = told.addresses();
-    let Told { config, routes: path, listen, certs, state, control, self_signed } = told;
+    let Told { config, routes: path, listen, certs, state, control, status, self_signed } = told;
     let mut past = Past::new(state.as_deref());
     let First { bytes, table, from, broken } =
         past.first(&path, &addresses, strict).map_err(|report| wrong(&report))?;
@@ -176,18 +181,37 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     if control.is_some() {
         builder = builder.observe(failures.clone());
     }
+    let board = Bound::to(status)?;
+    if let Some(board) = &board {
+        builder = builder.observe(board.stats());
+    }
     let proxy = builder.bind().await.map_err(|error| cannot_listen(&error))?;
     let control = control.map(|(path, said)| control_socket(path, said)).transpose()?.flatten();
     let listening = written(proxy.addresses(), &listen);
     let mut ready = ready(&listening, &from, &routes.current());
+    if let Some(board) = &board {
+        let _ = write!(ready, "\n{}", board.place()?);
+    }
     let name = file_name(&path);
     let unheard = if shelf.is_none() { unheard(&routes.current(), &name) } else { None };
     for caution in cautions(&routes.current(), &name).into_iter().chain(unheard) {
         let _ = write!(ready, "\n{caution}");
     }
-    let file = RoutesFile { path, applied: SystemTime::now(), broken, trial: None };
+    let file = RoutesFile { path, applied: SystemTime::now(), broken, reloads: Reloads::default(), trial: None };
     let follow = Follow::new(file, bytes, proxy.addresses().to_vec(), routes.clone(), shelf.zip(found), past);
-    Ok(Running { proxy, routes, dns_servers: config.dns_servers, follow, log, failures, control, listening, ready })
+    let running = Running {
+        proxy,
+        routes,
+        dns_servers: config.dns_servers,
+        follow,
+        log,
+        failures,
+        control,
+        board,
+        listening,
+        ready,
+    };
+    Ok(running)
 }
 
 /// The key that outlives this run. Where there is no place for it, serves with another, and says so if that matters now.
@@ -236,6 +260,7 @@ impl Running {
             file: self.follow.file(),
             commands,
         };
+        let board = self.board.map(|board| board.serve(served.clone())).transpose()?;
         let control = self.control.map(|socket| ControlServer::serve(socket, served)).transpose().map_err(refused)?;
         let mut followed = Box::pin(self.follow.for_ever(hangup, asked));
         let reopen = self.log.as_ref().map(Writer::reopen);
@@ -265,7 +290,7 @@ impl Running {
             // Only where no signal can come any more.
             () = rotating => ExitCode::SUCCESS,
         };
-        drop((names, checks, control));
+        drop((names, checks, control, board));
         if let Some(log) = self.log {
             log.finish();
         }
@@ -398,10 +423,10 @@ fn wrong(report: &Report) -> Failure {
     Failure { text: report.render(colors()), code: WRONG }
 }
 
-fn cannot_listen(error: &BindError) -> Failure {
+pub(super) fn cannot_listen(error: &BindError) -> Failure {
     Failure { text: format!("carom: {error}\nhelp: {}", error.help().replace('\n', "\n      ")), code: REFUSED }
 }
 
-fn refused(error: std::io::Error) -> Failure {
+pub(super) fn refused(error: std::io::Error) -> Failure {
     Failure { text: format!("carom: {error}"), code: REFUSED }
 }

@@ -15,9 +15,10 @@ use super::keys::{Keys, noted};
 use super::node::{Entry, Node, Value};
 use super::report::{Problem, Report};
 use super::text::Text;
-use super::{from_toml, log, names, quantity};
+use super::{from_toml, log, names, quantity, status};
 
 pub use super::log::{Format, Log};
+pub use super::status::Status;
 
 /// What `carom.toml` says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct Config {
     pub dns_servers: Vec<SocketAddr>,
     /// What is said about requests.
     pub log: Log,
+    /// Where metrics are, and for whom.
+    pub status: Status,
 }
 
 /// An address to listen on.
@@ -113,8 +116,9 @@ const TOP: Keys = Keys {
         "errors",
         "dns",
         "log",
+        "status",
     ],
-    later: &["status"],
+    later: &[],
 };
 
 const LISTEN: Keys = Keys { of: "[[listen]]", known: &["address", "proxy_protocol", "tls"], later: &[] };
@@ -229,12 +233,16 @@ impl Config {
             "dns" => section(&DNS, node, problems, |_, entry, problems| {
                 self.dns_servers = dns_servers(&entry.node, problems);
             }),
+            "status" => section(&status::KEYS, node, problems, |key, entry, problems| {
+                self.status.take(key, &entry.node, problems);
+            }),
             _ => section(&log::KEYS, node, problems, |key, entry, problems| self.log.take(key, &entry.node, problems)),
         }
     }
 
     /// What only the whole file shows.
     fn doubts(&self, entries: &[Entry<'_>], problems: &mut Vec<Problem>) {
+        self.status.doubts(entries, problems);
         let proxied = self.listen.iter().any(|listen| listen.proxy_protocol);
         if proxied && self.settings.forwarding.trust.is_empty() {
             let listeners = entries.iter().filter(|entry| entry.key == "listen").flat_map(|entry| entry.node.items());
@@ -509,7 +517,7 @@ fn section_of(key: &str) -> Option<String> {
     if key.contains(['.', '*', '/']) {
         return Some("hosts stand in the routes file, not here".to_owned());
     }
-    let sections = [&TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &DNS, &log::KEYS];
+    let sections = [&TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &DNS, &log::KEYS, &status::KEYS];
     let found = sections.iter().find(|section| section.known.contains(&key))?;
     Some(format!("it stands in {}", found.of))
 }

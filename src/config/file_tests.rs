@@ -17,7 +17,7 @@ fn the_example_says_the_defaults_and_names_every_key() {
     assert_eq!(parse(EXAMPLE), Config::default());
     let written: Vec<&str> = EXAMPLE.lines().map(|line| line.trim_start_matches('#').trim()).collect();
     let mut keys = 0;
-    for section in [&TOP, &LISTEN, &TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &DNS, &log::KEYS] {
+    for section in [&TOP, &LISTEN, &TIMEOUTS, &LIMITS, &FORWARDED, &ERRORS, &DNS, &log::KEYS, &status::KEYS] {
         for key in section.known {
             let is_key = |line: &&str| line.starts_with(&format!("{key} = "));
             let is_section = |line: &&str| *line == format!("[{key}]") || *line == format!("[[{key}]]");
@@ -61,7 +61,8 @@ fn every_key_arrives_in_its_place() {
          [http2]\nstreams = 7\nstream_window = 70000\nconnection_window = \"1MiB\"\nsend_buffer = 16384\nresets = 8\n\
          prior_knowledge = true\n\
          [forwarded]\nsend = \"both\"\ntrust = [\"10.1.2.3/8\", \"::1\"]\nrequest_id = \"X-Id\"\n[errors]\nfield = false\n[dns]\nservers = [\"10.0.0.2\", \"127.0.0.1:5353\", \"::1\", \"[::1]\", \"[::1]:54\"]\n\
-         [log]\naccess = [\"stdout\", \"/var/log/carom\"]\nformat = \"json\"\nredact = [\"query\", \"header:X-Key\"]\n",
+         [log]\naccess = [\"stdout\", \"/var/log/carom\"]\nformat = \"json\"\nredact = [\"query\", \"header:X-Key\"]\n\
+         [status]\nlisten = \"0.0.0.0:9180\"\ntoken = \"0123456789abcdef\"\n",
     );
     let seconds = Duration::from_secs;
     let want = Config {
@@ -127,6 +128,7 @@ fn every_key_arrives_in_its_place() {
             format: Some(Format::Json),
             redact: Redact { query: true, fields: vec!["x-key".into()], ..Redact::default() },
         },
+        status: Status { listen: Some("0.0.0.0:9180".parse().unwrap()), token: Some("0123456789abcdef".into()) },
     };
     assert_eq!(config, want);
 }
@@ -149,7 +151,11 @@ fn what_is_wrong_says_what_would_be_right() {
         ("[[listen]]\n", "1:1", "needs an address"),
         ("[[listen]]\naddress = \"80\"\nproxy_protocol = 1", "3:18", "found a number"),
         ("[[listen]]\naddress = \"80\"\nproxy_protocol = true", "3:1", "[forwarded] trust = ["),
-        ("[status]\nlisten = \"x\"", "1:2", "not yet: `status`"),
+        ("[status]\nlisten = 9180", "2:10", "an address stands in quotes"),
+        ("[status]\nlisten = \"10.0.0.1:9180\"", "2:10", "is not only this machine's, and there is no token"),
+        ("[status]\nlisten = \"9180\"", "2:10", "\"127.0.0.1:9180\"; or [status] token = "),
+        ("[status]\nlisten = \"9180\"\ntoken = \"short\"", "3:9", "a token is at least 16 of letters"),
+        ("[status]\ntoken = \"sixteen letters and a space\"", "2:9", "`openssl rand -hex 16` makes one"),
         ("[timeouts]\nhead = 10", "2:8", "\"10s\""),
         ("[timeouts]\nhead = \"0s\"", "2:8", "nothing"),
         ("[timeouts]\nidle = \"off\"", "2:8", "can't be off"),

@@ -35,6 +35,7 @@ mod rules;
 pub mod save;
 mod settle;
 pub mod state;
+pub mod status;
 mod sticky;
 pub mod sticky_key;
 mod text;

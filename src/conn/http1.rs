@@ -387,6 +387,7 @@ impl Connection {
         let Switched { mut backend, claim, early, mut notes, mut counts } = switched;
         let (client, buffers) = (&mut self.stream, &self.worker.buffers);
         let timeouts = &self.worker.shared.settings.timeouts;
+        let _counted = self.worker.shared.doors.tunnel();
         let over = tunnel::run(client, &mut backend, early, buffers, &self.ticket, timeouts).await;
         counts.received += over.to_backend;
         counts.sent += over.to_client;

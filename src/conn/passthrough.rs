@@ -58,6 +58,7 @@ pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, 
         Ok((mut backend, claim)) => {
             let early = (hello, worker.buffers.get());
             let timeouts = &worker.shared.settings.timeouts;
+            let _counted = worker.shared.doors.tunnel();
             let over = tunnel::run(&mut stream, &mut backend, early, &worker.buffers, ticket, timeouts).await;
             outcome.received = over.to_backend;
             outcome.sent = over.to_client;

@@ -277,6 +277,7 @@ impl Worker {
     }
 
     async fn sweep_for_ever(self: Rc<Self>) {
+        let mut idle = 0;
         loop {
             if self.idle.is_empty() && self.lines.is_empty() {
                 self.sweep.any().await;
@@ -285,6 +286,8 @@ impl Worker {
             self.sweep.tick();
             self.idle.sweep(self.sweep.now());
             self.lines.sweep();
+            let before = std::mem::replace(&mut idle, self.idle.len());
+            self.shared.doors.recount_idle(before, idle);
             self.flush_logs();
         }
     }

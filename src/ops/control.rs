@@ -35,33 +35,24 @@ mod find;
 mod socket;
 pub mod status;
 
-use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::failures::Failures;
 use super::own_thread::OwnThread;
+use super::server;
 use crate::bounce::Routes;
 use crate::net::doors::Doors;
 
 use deploy::{Deploy, DoneReply, PlanReply};
 pub use socket::{NoSocket, Socket};
 pub use status::Status;
-
-/// Connections at once.
-const MOST_CONNECTIONS: usize = 64;
-
-/// How long a request's head may take, and how long a connection may be silent.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A control socket that is served. Ends when dropped, and its file with it.
 #[derive(Debug)]
@@ -71,7 +62,7 @@ pub struct Control {
 }
 
 /// What a control socket is about.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Served {
     /// What requests are routed by.
     pub routes: Routes,
@@ -96,6 +87,8 @@ pub struct RoutesFile {
     pub applied: SystemTime,
     /// Why what stands there now is not what runs.
     pub broken: Option<String>,
+    /// How often it has been read since the start.
+    pub reloads: Reloads,
     /// The trial that runs in its place, or the last one.
     pub trial: Option<Trial>,
 }
@@ -123,6 +116,29 @@ pub enum TrialState {
     Kept,
     /// What ran before runs again.
     GoneBack,
+}
+
+/// How often a routes file has been read since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reloads {
+    /// And what stood there now runs.
+    pub applied: u64,
+    /// And could not be applied.
+    pub refused: u64,
+}
+
+impl RoutesFile {
+    /// What stands in it runs now.
+    pub fn apply(&mut self) {
+        (self.applied, self.broken) = (SystemTime::now(), None);
+        self.reloads.applied += 1;
+    }
+
+    /// What stands in it can't be applied, for this reason.
+    pub fn refuse(&mut self, why: String) {
+        self.broken = Some(why);
+        self.reloads.refused += 1;
+    }
 }
 
 /// What the one who publishes tables is asked for.
@@ -166,32 +182,13 @@ impl Control {
         let started = SystemTime::now();
         let thread = OwnThread::start("control", move || async move {
             match UnixListener::from_std(listener) {
-                Ok(listener) => accept_all(listener, Arc::new(api::Api::new(served, started))).await,
+                Ok(listener) => {
+                    let api = api::Api::new(served, started);
+                    server::serve(listener, async move |request| api.answer(request).await).await;
+                }
                 Err(error) => tracing::error!(%error, "the control socket can't be served"),
             }
         })?;
         Ok(Self { _thread: thread, _file: file })
-    }
-}
-
-async fn accept_all(listener: UnixListener, api: Arc<api::Api>) {
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    loop {
-        // Never closed.
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, most likely: wait for some to come back.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let api = Arc::clone(&api);
-        tokio::task::spawn_local(async move {
-            let service = service_fn(|request| async { Ok::<_, Infallible>(api.answer(request).await) });
-            let mut connection = http1::Builder::new();
-            connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(64 * 1024);
-            // Who is gone, or speaks no HTTP, gets nothing more.
-            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
-            drop(place);
-        });
     }
 }

@@ -8,3 +8,6 @@ pub mod health;
 pub mod local;
 pub mod names;
 mod own_thread;
+mod server;
+pub mod stats;
+pub mod status;

@@ -137,6 +137,11 @@ impl Idle {
         });
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.borrow().values().map(|kept| kept.connections.len()).sum()
+    }
+
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.kept.borrow().is_empty()

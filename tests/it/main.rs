@@ -79,6 +79,9 @@ mod names;
 /// The control socket, and the verbs that speak over it.
 mod control;
 
+/// The status listener: what it counts, and whom it tells.
+mod board;
+
 /// Sites that are paused.
 mod pause;
 

@@ -15,6 +15,7 @@ use super::deploy::{self, Deploy};
 use super::status::{self, Status};
 use super::{Attempt, Command, Served, find};
 use crate::ops::failures::Wanted;
+use crate::ops::server::percent_decoded;
 use crate::table::pause::Paused;
 
 /// The most bytes of a request's body.
@@ -302,17 +303,4 @@ async fn body<T: DeserializeOwned>(request: Request<Incoming>, longest: usize) -
 fn asked(query: &str, name: &str) -> Option<String> {
     let values = query.split('&').filter_map(|pair| pair.split_once('='));
     values.filter(|(key, _)| *key == name).map(|(_, value)| percent_decoded(value)).next()
-}
-
-/// A part of a query as it was meant. What is no escape stays as it is.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let escape = (first == b'%').then(|| behind.get(..2)).flatten();
-        let escape = escape.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        bytes.push(escape.unwrap_or(first));
-        rest = if escape.is_some() { &behind[2..] } else { behind };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -185,7 +185,7 @@ pub struct Certificate {
 
 impl Status {
     /// How things are: of all sites, or of one.
-    pub(super) fn of(served: &Served, started: SystemTime, site: Option<&str>) -> Result<Self, String> {
+    pub(in crate::ops) fn of(served: &Served, started: SystemTime, site: Option<&str>) -> Result<Self, String> {
         let table = served.routes.current();
         let file = served.file.borrow().clone();
         let now = deadline::now();
