@@ -48,9 +48,10 @@
 //! `table` and `http` do no IO and know no clock · `http` knows no tokio · `net` knows no HTTP · `conn` knows neither
 //! `config` nor `ops` · nothing but `main` knows `cli` · toml, toml_edit, notify and annotated errors stay in `config` · rustls stays
 //! in `conn::tls`, `net::stream`, `upstream::tls`, `table::{certs, secure}` and `config::{certs, link}` · rcgen
-//! stays in `ops::local`, and what signs cookies in `table::sticky` · hickory, which asks the DNS, in `ops::names` · hyper
-//! stays out of the HTTP/1 path: it serves the control socket, the status listener and the demo's backends ·
-//! prometheus-client stays in `ops::status` · h2 stays in `http2`, `conn::http2` and `upstream::http2` · `unsafe` is nowhere.
+//! stays in `ops::local`, and what signs cookies in `table::sticky` · hickory, which asks the DNS, in `ops::names` · ratatui in
+//! `cli::top` · hyper stays out of the HTTP/1 path: it serves the control socket, the status listener and the demo's
+//! backends · prometheus-client stays in `ops::status` · h2 stays in `http2`, `conn::http2` and `upstream::http2` ·
+//! `unsafe` is nowhere.
 //!
 //! # Example
 //!

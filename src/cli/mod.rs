@@ -32,6 +32,7 @@ mod set;
 mod shelf;
 mod status;
 mod talk;
+mod top;
 mod trial;
 
 use std::net::SocketAddr;
@@ -130,6 +131,16 @@ enum Verb {
         /// As JSON, as it is documented with the control socket
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        to: To,
+    },
+    /// Watch a carom that runs: its sites and instances, what they serve a second, and what fails
+    ///
+    /// `s` sorts, `r` turns the order, `/` filters, Enter shows one site, `q` ends.
+    Top {
+        /// How often it is asked
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+        interval: Duration,
         #[command(flatten)]
         to: To,
     },
@@ -294,6 +305,13 @@ impl From<To> for Serve {
     }
 }
 
+/// How often somebody may want to be told.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let may_be = Duration::from_millis(100)..=Duration::from_secs(3600);
+    may_be.contains(&interval).then_some(interval).ok_or_else(|| "it is between 100ms and 1h".to_owned())
+}
+
 /// Runs the program.
 pub(crate) fn run() -> ExitCode {
     let carom = Carom::parse();
@@ -312,6 +330,7 @@ pub(crate) fn run() -> ExitCode {
         (Some(Verb::History { number, to }), ..) => history::show(number, to),
         (Some(Verb::Rollback { number, to }), ..) => history::rollback(number, to),
         (Some(Verb::Status { site, json, to }), ..) => status::run(site.as_deref(), json, to),
+        (Some(Verb::Top { interval, to }), ..) => top::run(interval, to),
         (Some(Verb::Reload(to)), ..) => reload::run(to),
         (Some(Verb::Drain { which, wait, to }), ..) => drain::drain(&which, wait, to),
         (Some(Verb::Undrain { which, to }), ..) => drain::undrain(&which, to),

@@ -414,9 +414,14 @@ fn log_to_stderr() {
     let _ = subscriber.with_target(false).with_ansi(colors()).log_internal_errors(false).try_init();
 }
 
-/// Whether standard error is a terminal that has colors, and nobody asked for none (no-color.org).
+/// Whether standard error is a terminal that has colors, and nobody asked for none.
 pub(super) fn colors() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    std::io::stderr().is_terminal() && colors_are_welcome()
+}
+
+/// Whether nobody has asked for none (no-color.org).
+pub(super) fn colors_are_welcome() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 fn wrong(report: &Report) -> Failure {

@@ -141,7 +141,7 @@ fn of_site(site: &Site, width: usize) -> String {
 }
 
 /// What is not so by default.
-fn traits(instance: &Instance) -> String {
+pub(super) fn traits(instance: &Instance) -> String {
     let weight = (instance.weight != 1).then(|| format!("weight {}", instance.weight));
     let backup = instance.backup.then(|| "backup".to_owned());
     let most = instance.max_connections.map(|most| format!("max {most}"));
@@ -149,7 +149,7 @@ fn traits(instance: &Instance) -> String {
 }
 
 /// Where its name says that it is.
-fn place(instance: &Instance) -> Option<String> {
+pub(super) fn place(instance: &Instance) -> Option<String> {
     match instance.addresses.as_deref()? {
         [] => Some("its name is not known to have an address".to_owned()),
         addresses => Some(format!("at {}", addresses.join(", "))),
@@ -167,7 +167,7 @@ fn told(instance: &Instance) -> Vec<String> {
     why.into_iter().chain(instance.back.as_ref().map(|back| format!("back by {back}"))).collect()
 }
 
-fn word(state: Word) -> &'static str {
+pub(super) fn word(state: Word) -> &'static str {
     match state {
         Word::Up => "up",
         Word::Down => "DOWN",
@@ -179,18 +179,18 @@ fn word(state: Word) -> &'static str {
 }
 
 /// How long ago that was, and the moment itself where it is long ago.
-fn ago(time: &str) -> String {
+pub(super) fn ago(time: &str) -> String {
     let Ok(then) = humantime::parse_rfc3339(time) else { return time.to_owned() };
     format!("{} ago", span(SystemTime::now().duration_since(then).unwrap_or_default()))
 }
 
 /// The two largest parts: `3days 4h`.
-fn span(span: Duration) -> String {
+pub(super) fn span(span: Duration) -> String {
     let text = humantime::format_duration(Duration::from_secs(span.as_secs())).to_string();
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-fn cut(text: &str, most: usize) -> String {
+pub(super) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
         None => text.to_owned(),

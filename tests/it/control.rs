@@ -85,6 +85,16 @@ fn status_for_people_fits_a_terminal_and_shows_one_site_where_one_is_asked_for()
 }
 
 #[test]
+fn top_without_a_terminal_says_what_to_use_instead() {
+    let a = Origin::named("a");
+    let carom = Carom::to(a.port()).start();
+    let (code, said) = carom.verb(&["top"]);
+    assert!(code == Some(1) && said.contains("carom status --json"), "{said}");
+    let (code, said) = carom.verb(&["top", "--interval", "1ms"]);
+    assert!(code == Some(2) && said.contains("between 100ms and 1h"), "{said}");
+}
+
+#[test]
 fn a_file_that_is_broken_is_said_loudly_while_the_last_table_runs() {
     let a = Origin::named("a");
     let carom = Carom::to(a.port()).start();
