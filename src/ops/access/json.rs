@@ -12,37 +12,60 @@ pub(super) fn write(out: &mut Vec<u8>, record: &Record<'_>, stamp: &mut Stamp) {
     out.extend_from_slice(b"{\"time\":\"");
     stamp.write(out, record.time);
     out.push(b'"');
-    text(out, b",\"id\":", record.id);
+    text(out, b",\"id\":", record.id.as_bytes());
     out.extend_from_slice(b",\"client\":\"");
     values::client(out, record.client);
     out.push(b'"');
-    text(out, b",\"scheme\":", record.scheme);
-    text(out, b",\"protocol\":", record.protocol);
-    text(out, b",\"method\":", &String::from_utf8_lossy(record.method));
-    text(out, b",\"host\":", record.host);
-    text(out, b",\"path\":", &String::from_utf8_lossy(record.target));
+    word(out, b",\"scheme\":", record.scheme);
+    word(out, b",\"protocol\":", record.protocol);
+    text(out, b",\"method\":", record.method);
+    text(out, b",\"host\":", record.host.as_bytes());
+    text(out, b",\"path\":", record.target);
     number(out, b",\"status\":", record.status.into());
     number(out, b",\"received\":", record.received);
     number(out, b",\"sent\":", record.sent);
-    text(out, b",\"route\":", record.route.unwrap_or_default());
-    text(out, b",\"backend\":", record.backend.map_or("", |backend| backend.name()));
+    text(out, b",\"route\":", record.route.unwrap_or_default().as_bytes());
+    text(out, b",\"backend\":", record.backend.map_or("", |backend| backend.name()).as_bytes());
     number(out, b",\"tries\":", record.tries.into());
     time(out, b",\"head_ms\":", Some(record.head));
     time(out, b",\"connect_ms\":", record.connect);
     time(out, b",\"first_byte_ms\":", record.first_byte);
     time(out, b",\"total_ms\":", Some(record.total));
-    text(out, b",\"closed\":", record.closed.map_or("", Side::name));
-    text(out, b",\"reason\":", record.reason.map_or("", |(code, _)| code));
+    word(out, b",\"closed\":", record.closed.map_or("", Side::name));
+    word(out, b",\"reason\":", record.reason.map_or("", |(code, _)| code));
     out.extend_from_slice(b"}\n");
 }
 
 /// What is not known is left out.
-fn text(out: &mut Vec<u8>, name: &[u8], text: &str) {
-    if !text.is_empty() {
-        out.extend_from_slice(name);
-        // Writing into a Vec can't fail.
-        let _ = serde_json::to_writer(out, text);
+fn text(out: &mut Vec<u8>, name: &[u8], text: &[u8]) {
+    if text.is_empty() {
+        return;
     }
+    out.extend_from_slice(name);
+    match is_plain(text) {
+        true => quoted(out, text),
+        // Writing into a Vec can't fail.
+        false => drop(serde_json::to_writer(out, &String::from_utf8_lossy(text))),
+    }
+}
+
+/// A word of ours, which has nothing in it that has to be escaped.
+fn word(out: &mut Vec<u8>, name: &[u8], word: &str) {
+    if !word.is_empty() {
+        out.extend_from_slice(name);
+        quoted(out, word.as_bytes());
+    }
+}
+
+fn quoted(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    out.extend_from_slice(text);
+    out.push(b'"');
+}
+
+/// Whether a string of JSON can hold this as it is. Looks at all of it, without a branch: so it is done many bytes at a time.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().fold(true, |plain, &byte| plain & (0x20..0x7f).contains(&byte) & (byte != b'"') & (byte != b'\\'))
 }
 
 fn number(out: &mut Vec<u8>, name: &[u8], number: u64) {
