@@ -17,7 +17,7 @@
 //! 5. `http::rewrite` writes the head as the backend gets it; `upstream::exchange` relays both ways at once, and
 //!    `http::body` says where each message ends.
 //! 6. The connection goes back to wait, closes, or has become a `conn::tunnel`. [`record`] tells what happened to those
-//!    who log and count: `ops::access`, and [`ops::stats`], which [`ops::status`] shows.
+//!    who log and count: `ops::access`, [`ops::failures`], and [`ops::stats`], which [`ops::status`] shows.
 //!
 //! A TLS connection that asks for somebody else's name is carried by `conn::passthrough` instead, as it is.
 //!

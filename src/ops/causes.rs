@@ -51,3 +51,18 @@ pub fn of(code: &str) -> Option<Cause> {
     };
     Some(Cause { what, cure })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::refuse::every_code;
+
+    #[test]
+    fn every_code_has_a_cause_and_a_cure() {
+        for code in every_code() {
+            let cause = of(code).expect(code);
+            assert!(!cause.what.is_empty() && !cause.cure.is_empty(), "{code}");
+        }
+        assert_eq!(of("no-such-code"), None);
+    }
+}
