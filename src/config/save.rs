@@ -173,9 +173,35 @@ fn put(file: &Path, content: &[u8]) -> io::Result<()> {
     match put_new(file, content, old.as_ref()) {
         // A file that is mounted by itself, a folder of somebody else, an owner that can't be given: written in place it
         // stays what it is. Whoever follows it waits for the whole.
-        Err(_) if old.is_some() => fs::write(file, content),
+        Err(error) if old.is_some() && is_about_the_place(&error) => put_in_place(file, content),
         done => done,
     }
+}
+
+/// Whether the file itself may still be written where a new one could not take its place. Not where the disk is full or
+/// broken: then the old content would be gone too.
+fn is_about_the_place(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        AlreadyExists, CrossesDevices, InvalidInput, IsADirectory, PermissionDenied, ReadOnlyFilesystem, ResourceBusy,
+    };
+    // A mounted file is busy; an owner that this user namespace doesn't know is invalid.
+    let kinds =
+        [AlreadyExists, CrossesDevices, InvalidInput, IsADirectory, PermissionDenied, ReadOnlyFilesystem, ResourceBusy];
+    kinds.contains(&error.kind())
+}
+
+/// Writes over what stands there. Where that can't be done to its end, what stood there is put back, which has room.
+fn put_in_place(file: &Path, content: &[u8]) -> io::Result<()> {
+    let before = text::read_bounded(file)?;
+    overwrite(file, content).inspect_err(|_| drop(overwrite(file, &before)))
+}
+
+/// Cuts nothing off before all is written: the room that the file has stays its own.
+fn overwrite(file: &Path, content: &[u8]) -> io::Result<()> {
+    let mut written = OpenOptions::new().write(true).open(file)?;
+    written.write_all(content)?;
+    written.set_len(u64::try_from(content.len()).unwrap_or(u64::MAX))?;
+    written.sync_all()
 }
 
 fn put_new(file: &Path, content: &[u8], old: Option<&Metadata>) -> io::Result<()> {
@@ -289,5 +315,18 @@ mod tests {
         set_to(&file, "a", 2).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "a = 2\n");
         assert_eq!(file.metadata().unwrap().ino(), inode);
+        replace(&file, &[], b"a=3").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "a=3", "nothing is left of the longer one");
+    }
+
+    #[test]
+    fn a_full_disk_costs_nothing_of_what_stands_there() {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::Other] {
+            assert!(!is_about_the_place(&kind.into()), "{kind}: writing in place would begin with cutting it off");
+        }
+        assert!(!is_about_the_place(&io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())));
+        for errno in [rustix::io::Errno::BUSY, rustix::io::Errno::ROFS, rustix::io::Errno::PERM] {
+            assert!(is_about_the_place(&io::Error::from_raw_os_error(errno.raw_os_error())), "{errno}");
+        }
     }
 }
