@@ -2,6 +2,7 @@
 
 mod deploy;
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use carom::config::{routes, save};
 use carom::ops::control::{Attempt, Command, RoutesFile, Trial as ShownTrial, TrialState};
 use carom::table::Table;
 use tokio::signal::unix::Signal;
-use tokio::sync::{mpsc, watch as watch_channel};
+use tokio::sync::{mpsc, oneshot, watch as watch_channel};
 use tokio::time::{Instant, interval_at};
 
 use super::past::Past;
@@ -37,6 +38,20 @@ pub(super) struct Follow {
     trial: Option<Trial>,
     /// How many there have been.
     trials: u64,
+}
+
+/// A thread that follows. It stops when this is dropped, and is not waited for: a disk may hold it.
+pub(super) struct Following {
+    _stop: oneshot::Sender<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Following {
+    /// Waits until it has ended, which it doesn't by itself.
+    pub(super) async fn ended(self) {
+        // An error is the other end that is gone, which is what is waited for.
+        let _ = self.ended.await;
+    }
 }
 
 /// The certificates, where an address speaks TLS.
@@ -74,9 +89,27 @@ impl Follow {
         self.file.subscribe()
     }
 
+    /// Follows on a thread of its own, as long as the result is held: a slow disk, a locked folder or a large table must
+    /// not keep this one from hearing a signal.
+    pub(super) fn start(self, hangup: Signal, commands: mpsc::Receiver<Command>) -> io::Result<Following> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (end, ended) = oneshot::channel::<()>();
+        std::thread::Builder::new().name("follow".into()).spawn(move || {
+            // However the thread ends, by a panic too.
+            let _end = end;
+            runtime.block_on(async {
+                tokio::select! {
+                    () = self.for_ever(hangup, commands) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Following { _stop: stop, ended })
+    }
+
     /// Publishes all that is new and can be published, and does what is asked for.
-    pub(super) async fn for_ever(mut self, mut hangup: Signal, mut commands: mpsc::Receiver<Command>) {
-        // The workers run by now: they don't inherit it.
+    async fn for_ever(mut self, mut hangup: Signal, mut commands: mpsc::Receiver<Command>) {
         watch::give_way();
         let mut watch = Watch::new(&self.path, self.bytes.take());
         let name = file_name(&self.path);
@@ -139,10 +172,10 @@ impl Follow {
         let trial = Trial::begin(self.trials, before, &table, &self.path, attempt.routes, attempt.length);
         let found = self.put(table);
         let length = humantime::format_duration(attempt.length);
-        say!("{}\ncarom: on trial for {length}; {name} is as it was", trial.diff);
-        self.doubts(name, found);
         let diff = trial.diff.clone();
         self.show_trial(trial.shown(TrialState::On, &diff));
+        say!("{diff}\ncarom: on trial for {length}; {name} is as it was");
+        self.doubts(name, found);
         self.trial = Some(trial);
         Ok(diff)
     }
@@ -161,11 +194,11 @@ impl Follow {
         let certificates = Arc::clone(self.routes.current().certificates());
         let found = self.put(Table::clone(&trial.before).with_certificates(certificates));
         let text = format!("the trial has gone back: {why}");
+        self.show_trial(trial.shown(TrialState::GoneBack, why));
         say!("carom: {text}");
         if let Some((certs, found)) = self.certs.as_mut().zip(found) {
             certs.tell(&found);
         }
-        self.show_trial(trial.shown(TrialState::GoneBack, why));
         Ok(text)
     }
 
@@ -197,8 +230,8 @@ impl Follow {
 
     /// What stands in the file can't be applied.
     fn stays(&self, why: String) {
+        self.file.send_modify(|file| file.refuse(why.clone()));
         say!("{why}");
-        self.file.send_modify(|file| file.refuse(why));
     }
 
     /// Applies the content of the routes file. Gives what that has changed, or why it can't be.
@@ -207,11 +240,12 @@ impl Follow {
         match routes::parse(&self.path, bytes, &self.listening, Some(&running)) {
             Ok(table) => Ok(self.apply(name, table, bytes)),
             Err(report) => {
+                let text = report.to_string();
+                // Before it is said: who has read that may ask at once.
+                self.file.send_modify(|file| file.refuse(text.clone()));
                 say!("{}", report.render(colors()).trim_end());
                 say!("{name} was not applied: the routes that run stay");
-                let report = report.to_string();
-                self.file.send_modify(|file| file.refuse(report.clone()));
-                Err(report)
+                Err(text)
             }
         }
     }
@@ -223,15 +257,15 @@ impl Follow {
         let found = self.put(table);
         if let Some(trial) = self.trial.take() {
             let why = format!("{name} has been read again");
-            say!("carom: the trial is over: {why}");
             self.show_trial(trial.shown(TrialState::GoneBack, &why));
+            say!("carom: the trial is over: {why}");
         }
         let block = match diff.is_empty() {
             true => format!("{name} read again: no route has changed"),
             false => diff.block(name).trim_end().to_owned(),
         };
-        say!("{block}");
         self.file.send_modify(RoutesFile::apply);
+        say!("{block}");
         self.doubts(name, found);
         self.past.keep(bytes, &diff.block(name));
         block

@@ -1,6 +1,6 @@
 //! `carom serve`: the proxy, its routes file, and the signals that it listens to.
 //!
-//! The workers carry requests; this thread follows the files and waits for signals.
+//! The workers carry requests, another thread follows the files, and this one waits for signals.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -262,7 +262,7 @@ impl Running {
         };
         let board = self.board.map(|board| board.serve(served.clone())).transpose()?;
         let control = self.control.map(|socket| ControlServer::serve(socket, served)).transpose().map_err(refused)?;
-        let mut followed = Box::pin(self.follow.for_ever(hangup, asked));
+        let following = self.follow.start(hangup, asked).map_err(refused)?;
         let reopen = self.log.as_ref().map(Writer::reopen);
         let mut rotated = signal(SignalKind::user_defined1()).map_err(refused)?;
         let rotating = async {
@@ -274,7 +274,7 @@ impl Running {
         };
         let shutdown = async {
             tokio::select! {
-                () = &mut followed => {}
+                () = following.ended() => {}
                 name = stop.asked() => say!("carom: {name}: answering what is in flight; once more ends at once"),
             }
         };

@@ -1,9 +1,14 @@
 //! Sites that go over to new instances by command, while requests run.
 
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 use crate::support::carom::{BINARY, run};
 use crate::support::load::Load;
@@ -188,4 +193,23 @@ fn a_hundred_deploys_under_load_fail_no_request() {
     let refused: Vec<_> = carom.log().into_iter().filter(|entry| entry["status"] != 200).collect();
     assert!(refused.is_empty(), "{refused:#?}");
     assert!(leaving(&carom).is_empty());
+}
+
+#[test]
+fn a_folder_that_somebody_has_locked_keeps_no_signal_from_being_heard() {
+    let (old, new) = (Origin::named("old"), Origin::named("new"));
+    let carom = Carom::to(old.port()).start();
+    let folder = std::fs::File::open(carom.folder()).unwrap();
+    rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let mut control = UnixStream::connect(carom.control()).unwrap();
+    let body = format!("{{\"site\": \"a.test\", \"to\": [\"{}\"]}}", new.port());
+    let head = format!("POST /v1/deploy HTTP/1.1\r\nHost: carom\r\nContent-Length: {}\r\n\r\n", body.len());
+    control.write_all((head + &body).as_bytes()).unwrap();
+    // It is asked behind that, and answers although whoever publishes tables waits for the folder, for ten seconds.
+    assert_eq!(carom.status()["sites"][0]["name"], "a.test");
+    let begun = Instant::now();
+    carom.signal(Signal::TERM);
+    assert_eq!(carom.exit_code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    drop(folder);
 }

@@ -73,6 +73,10 @@ fn check(probe: Probe) -> Check {
     Check { probe, interval: TIMEOUT, timeout: TIMEOUT, rise: 1, fall: 1 }
 }
 
+/// For whoever asks, who may not sit at a terminal though this carom does.
 fn text(failure: save::Failure) -> String {
-    set::failure(failure).text
+    match failure {
+        save::Failure::Wrong(report) => format!("{report}\ncarom: nothing was written"),
+        failure => set::failure(failure).text,
+    }
 }
