@@ -220,6 +220,9 @@ impl Site {
                 Choice::Busy => return Pick::Busy,
                 Choice::None => return Pick::None,
             };
+            if !self.instances[index].backend.standing().admits(now) {
+                continue;
+            }
             if let Some(claim) = self.instances[index].claim() {
                 tried.0 |= 1 << index;
                 return Pick::One(claim);

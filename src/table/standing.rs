@@ -1,6 +1,6 @@
 //! How a backend stands with us, judged by how its requests have gone: one that keeps failing is put aside for a while, so
-//! that requests try others first. When the while is over it gets requests again, and one failure puts it aside for
-//! longer; one success forgets everything.
+//! that requests try others first. When the while is over it gets one request, and the others once that has been answered:
+//! if it is still away, only one client finds out. One failure puts it aside for longer; one success forgets everything.
 //!
 //! It is never more than a preference: where all instances of a site are aside, all serve.
 
@@ -16,6 +16,10 @@ const FIRST: u64 = 1_000;
 /// And at most.
 const LONGEST: u64 = 60_000;
 
+/// After so many milliseconds a request that tries a backend out has another beside it: it may be a long one, or its client
+/// has gone.
+const TRIAL: u64 = 1_000;
+
 /// Times are milliseconds since a moment that all have in common.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
@@ -25,6 +29,8 @@ pub(crate) struct Standing {
     asides: AtomicU32,
     /// 0 for never.
     aside_until: AtomicU64,
+    /// Behind that: until when others stay away, since one request tries it out.
+    trial_until: AtomicU64,
     /// When it was first put aside.
     since: AtomicU64,
     /// The code of the failure that put it aside. Written and read seldom, by whoever puts it aside and by who asks.
@@ -60,12 +66,29 @@ pub(crate) struct Back {
 
 impl Standing {
     pub(crate) fn is_aside(&self, now: u64) -> bool {
-        self.aside_until.load(Ordering::Relaxed) > now
+        match self.aside_until.load(Ordering::Relaxed) {
+            0 => false,
+            until => until.max(self.trial_until.load(Ordering::Relaxed)) > now,
+        }
+    }
+
+    /// Whether one that has been chosen may have the request. `false` when it has just been put back, and another request
+    /// was faster to try it out: for all others it is aside a little longer.
+    pub(super) fn admits(&self, now: u64) -> bool {
+        let until = self.aside_until.load(Ordering::Relaxed);
+        let trial = self.trial_until.load(Ordering::Relaxed);
+        // Who is chosen although it is aside is so since nobody else is left.
+        let as_it_is = until == 0 || until.max(trial) > now;
+        let (relaxed, next) = (Ordering::Relaxed, now.saturating_add(TRIAL));
+        as_it_is || self.trial_until.compare_exchange(trial, next, relaxed, relaxed).is_ok()
     }
 
     /// How it is aside, if it is.
     pub(crate) fn aside(&self, now: u64) -> Option<IsAside> {
-        let until = self.aside_until.load(Ordering::Relaxed);
+        let until = match self.aside_until.load(Ordering::Relaxed) {
+            0 => 0,
+            until => until.max(self.trial_until.load(Ordering::Relaxed)),
+        };
         let why = *self.why.lock().unwrap_or_else(PoisonError::into_inner);
         (until > now).then(|| IsAside { why, since: self.since.load(Ordering::Relaxed), until })
     }
@@ -139,6 +162,21 @@ mod tests {
         assert_eq!(standing.served(1_030), Some(Back { after: 1_010 }));
         assert!(!standing.is_aside(1_030));
         assert_eq!((standing.failed(1_040), standing.failed(1_040)), (None, None));
+    }
+
+    #[test]
+    fn when_its_time_is_over_one_request_tries_it_out_for_all() {
+        let standing = Standing::default();
+        assert!([(); 3].into_iter().filter_map(|()| standing.failed(20)).count() == 1 && standing.admits(1_019));
+        assert!(!standing.is_aside(1_020));
+        assert!(standing.admits(1_020), "the first");
+        assert!(standing.is_aside(1_020) && standing.is_aside(2_019), "for all others");
+        assert!(standing.admits(1_030), "who comes although it is aside has nobody else");
+        // Its client has gone, or it is a long one.
+        assert!(!standing.is_aside(2_020) && standing.admits(2_020));
+        assert_eq!(standing.failed(2_500), Some(Aside { length: 2_000 }));
+        assert!(standing.is_aside(4_499) && !standing.is_aside(4_500) && standing.admits(4_500));
+        assert!(standing.served(4_510).is_some() && !standing.is_aside(4_510), "all may come");
     }
 
     #[test]

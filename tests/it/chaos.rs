@@ -3,7 +3,7 @@
 //!
 //! Two rules make the bounds. A request that may have arrived is sent again only if it is idempotent and the site says so
 //! (`retries`) or its connection had been kept for long enough to have ended by itself. And three failures in a row put an
-//! instance aside, for a second at first; then those fail that find out again, each client at most once.
+//! instance aside, for a second at first; then those fail that try it out again, one at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,10 +63,10 @@ fn wait_said(carom: &Carom, mark: usize, what: &str) {
 }
 
 /// How many may fail by an instance that can be connected to and then fails each request: those that have not been noticed
-/// yet, and each time that it is tried again, one for each client.
+/// yet, and each time that it is tried out again one, or two where the first has taken more than a second.
 fn most_failures(carom: &Carom) -> usize {
     let asides = carom.said(0).iter().filter(|line| line.contains("keeps failing")).count();
-    KEPT + UNTIL_ASIDE + CLIENTS * asides
+    KEPT + UNTIL_ASIDE + 2 * asides
 }
 
 #[track_caller]

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use crate::support::origin::DeadPort;
-use crate::support::{Carom, Origin, poll_until, reply, request, with_body};
+use crate::support::{Carom, Gate, Origin, poll_until, reply, request, with_body};
 use rustix::process::Signal;
 
 /// A backend that answers with its name, or closes without a word while it is told to.
@@ -79,6 +80,58 @@ fn the_last_instance_is_always_tried() {
     broken.store(false, Ordering::SeqCst);
     // At once, however long it would have been aside.
     assert_eq!(carom.client().get("a.test", "/").text(), "only");
+}
+
+#[test]
+fn one_request_tries_out_an_instance_for_all_when_its_time_aside_is_over() {
+    let (broken, gate) = (Arc::new(AtomicBool::new(true)), Arc::new(Gate::default()));
+    let (told, shut) = (Arc::clone(&broken), Arc::clone(&gate));
+    let flaky = Origin::new(move |conn| {
+        while let Some(message) = conn.request() {
+            if told.load(Ordering::SeqCst) {
+                return;
+            }
+            shut.wait();
+            conn.answer("flaky", &message);
+        }
+    });
+    let steady = Origin::named("steady");
+    let carom = Carom::serving(format!("\"a.test\" = [{}, {}]\n", flaky.port(), steady.port())).start();
+    let mark = carom.mark();
+    poll_until("that it is put aside", || {
+        carom.client().get("a.test", "/");
+        carom.said(mark).iter().any(|line| line.contains("keeps failing"))
+    });
+    broken.store(false, Ordering::SeqCst);
+    let before = flaky.requests().len();
+    let tried_out = || flaky.requests().len() - before;
+    let mut clients = Vec::new();
+    let mut ask = || {
+        let mut client = carom.client();
+        client.send(request("GET /", "a.test", &[]));
+        clients.push(client);
+    };
+    poll_until("that one tries it out", || {
+        ask();
+        tried_out() > 0
+    });
+    // In turn, every second of these would go there. One more does for each second that the first takes.
+    let begun = Instant::now();
+    for answered in steady.requests().len()..steady.requests().len() + 20 {
+        ask();
+        poll_until("that somebody has it", || steady.requests().len() + tried_out() > answered);
+    }
+    let most = 3 + usize::try_from(begun.elapsed().as_secs()).unwrap();
+    assert!((1..=most).contains(&tried_out()), "{} of twenty, at most {most}", tried_out());
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.response().status(), 200);
+    }
+    let told = tried_out();
+    poll_until("that it is in turn again", || {
+        carom.client().get("a.test", "/");
+        tried_out() > told + 5
+    });
 }
 
 #[test]
