@@ -104,6 +104,11 @@ impl Backend {
         self.in_flight.load(Ordering::Relaxed)
     }
 
+    /// Whether so many are with it. In one order with claims that are given back, for those who listen first and look then.
+    pub(super) fn has(&self, most: usize) -> bool {
+        self.in_flight.load(Ordering::SeqCst) >= most
+    }
+
     /// Requests that it has been given since it is known.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)

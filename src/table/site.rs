@@ -252,7 +252,7 @@ impl Instance {
     }
 
     fn is_full(&self) -> bool {
-        self.most().is_some_and(|most| self.backend.in_flight() >= most)
+        self.most().is_some_and(|most| self.backend.has(most))
     }
 
     /// What it gets of its share, of [`arrival::WHOLE`].
