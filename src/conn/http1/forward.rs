@@ -98,7 +98,7 @@ impl<'a> Tries<'a> {
         allowance.earn(retries.budget);
         let head = Head::new(exchange.from_client.data(), &exchange.head);
         let by = retries.cover(head.method()).then_some((retries, allowance));
-        Self { by, left: retries.tries - 1 }
+        Self { by, left: retries.tries.saturating_sub(1) }
     }
 
     /// Whether there may be another try although this one may have reached a backend.
@@ -108,9 +108,11 @@ impl<'a> Tries<'a> {
 
     /// Whether this end of a try is one for another.
     fn forgive(&mut self, ended: &Ended, exchange: &Exchange) -> bool {
-        let Some((retries, allowance)) = self.by.filter(|_| self.are_left()) else { return false };
+        let Some((retries, allowance)) = self.by else { return false };
         let forgiven = match ended {
+            // It has been asked for while one was left; the response is gone, also where another was faster since.
             Ended::Declined => true,
+            _ if !self.are_left() => false,
             Ended::Stale | Ended::Refused(Refusal::BackendClosed | Refusal::BackendClosedMidHead) => {
                 retries.reset && exchange.may_repeat()
             }
@@ -118,7 +120,7 @@ impl<'a> Tries<'a> {
             _ => false,
         };
         if forgiven {
-            self.left -= 1;
+            self.left = self.left.saturating_sub(1);
             allowance.take();
         }
         forgiven
@@ -420,5 +422,23 @@ fn verdict(ended: &Ended, reused: bool) -> Verdict {
         Ended::Cut { why, .. } if why.fault() == Fault::Backend => Verdict::Failed(why.code()),
         Ended::Refused(refusal) if refusal.row().fault == Fault::Backend => Verdict::Failed(refusal.row().code),
         _ => Verdict::Neither,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_that_was_declined_is_followed_by_a_try_though_others_have_spent_what_was_left() {
+        let (retries, allowance) = (Arc::new(Retries::default()), Allowance::default());
+        let tries = || Tries { by: Some((&retries, &allowance)), left: 1 };
+        let exchange = Exchange::new();
+        assert!(tries().are_left());
+        while allowance.has() {
+            allowance.take();
+        }
+        assert!(tries().forgive(&Ended::Declined, &exchange), "the client would get a 502 instead of it");
+        assert!(!tries().forgive(&Ended::Stale, &exchange));
     }
 }
