@@ -24,19 +24,22 @@ pub(super) struct Choosing<'a> {
     busy: bool,
     /// It has waited, and is first of those who wait.
     turn: Option<Turn<'a>>,
+    /// It is among those who wait.
+    place: Option<Place<'a>>,
     /// It has been given an instance and failed: it lets a moment pass before it stands in line again.
     rests: bool,
 }
 
 /// A request's wait, bounded by what the site says.
-pub(super) struct Wait<'a> {
-    place: Place<'a>,
+pub(super) struct Wait {
+    /// So many may wait.
+    most: usize,
     begun: Instant,
 }
 
 impl<'a> Choosing<'a> {
     pub(super) fn new(site: &'a Site, key: u64) -> Self {
-        Self { site, key, tls: false, tried: Tried::default(), busy: false, turn: None, rests: false }
+        Self { site, key, tls: false, tried: Tried::default(), busy: false, turn: None, place: None, rests: false }
     }
 
     /// For a request that came over TLS, to us or to a proxy in front.
@@ -64,9 +67,10 @@ impl<'a> Choosing<'a> {
         }
     }
 
-    /// An instance has been reached: who is next may try.
+    /// An instance has been reached: who is next may try, and the place is free for another, however long the answer takes.
     pub(super) fn settle(&mut self) {
         self.turn = None;
+        self.place = None;
     }
 
     /// Forgets who has been tried.
@@ -99,14 +103,23 @@ impl<'a> Choosing<'a> {
         self.busy || !self.site.rules().wait.is_zero()
     }
 
-    /// Begins to wait.
-    pub(super) fn wait(&self, most: usize) -> Result<Wait<'a>, Refusal> {
-        let place = self.site.queue(most).ok_or(Refusal::QueueFull)?;
-        Ok(Wait { place, begun: Instant::now() })
+    /// Begins to wait, where fewer than so many do.
+    pub(super) fn wait(&mut self, most: usize) -> Result<Wait, Refusal> {
+        self.stand_in_line(most)?;
+        Ok(Wait { most, begun: Instant::now() })
+    }
+
+    /// Takes a place, where it has none: it has been given up once an instance was reached.
+    fn stand_in_line(&mut self, most: usize) -> Result<(), Refusal> {
+        if self.place.is_none() {
+            self.place = Some(self.site.queue(most).ok_or(Refusal::QueueFull)?);
+        }
+        Ok(())
     }
 
     /// For how long the next [`Choosing::chance`] is worth waiting for. An error when the wait is over.
-    pub(super) fn patience(&self, wait: &Wait<'_>) -> Result<Duration, Refusal> {
+    pub(super) fn patience(&mut self, wait: &Wait) -> Result<Duration, Refusal> {
+        self.stand_in_line(wait.most)?;
         let whole = match self.site.rules().wait {
             Duration::ZERO if self.busy => BUSY,
             wait => wait,
@@ -121,11 +134,11 @@ impl<'a> Choosing<'a> {
     }
 
     /// Waits until another look is worth while: until all who came before have gone, and then until there may be room.
-    pub(super) async fn chance(&mut self, wait: &Wait<'a>) {
-        match &self.turn {
-            Some(turn) => turn.room().await,
-            None if self.rests => pending().await,
-            None => self.turn = Some(wait.place.turn().await),
+    pub(super) async fn chance(&mut self) {
+        match (&self.turn, &self.place) {
+            (Some(turn), _) => turn.room().await,
+            (None, Some(place)) if !self.rests => self.turn = Some(place.turn().await),
+            (None, _) => pending().await,
         }
     }
 

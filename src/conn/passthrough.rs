@@ -49,12 +49,17 @@ struct Outcome {
 /// Carries it to its end.
 pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, ticket: &Ticket) {
     let started = Instant::now();
-    let Passage { mut stream, mut hello, name, route } = passage;
-    let Action::PassThrough(site) = &route.action else { return };
+    let Passage { mut stream, mut hello, name, mut route } = passage;
     let mut outcome = Outcome { received: hello.len() as u64, ..Outcome::default() };
+    let stood_by = stand_by(&mut route, &mut stream, &mut hello, name.as_deref(), worker, ticket).await;
+    let Action::PassThrough(site) = &route.action else { return };
     let (client, hello_so_far) = (&mut stream, &mut hello);
     let reach = Reach { site, client, hello: hello_so_far, arrival, worker, ticket, outcome: &mut outcome };
-    match reach.run().await {
+    let reached = match stood_by {
+        Ok(()) => reach.run().await,
+        Err(why) => Err(why),
+    };
+    match reached {
         Ok((mut backend, claim)) => {
             let early = (hello, worker.buffers.get());
             let timeouts = &worker.shared.settings.timeouts;
@@ -110,6 +115,44 @@ pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, 
     });
 }
 
+/// Waits while the route's site is paused, and then looks where the name goes now: the routes may have changed meanwhile, and
+/// often that is what the pause was for. A name that is nobody else's any more still goes where it went.
+async fn stand_by(
+    route: &mut Arc<Route>,
+    client: &mut Stream,
+    hello: &mut Buffer,
+    name: Option<&str>,
+    worker: &Worker,
+    ticket: &Ticket,
+) -> Result<(), Why> {
+    let begun = Instant::now();
+    loop {
+        let waited_for = Arc::clone(route);
+        let Action::PassThrough(site) = &waited_for.action else { return Ok(()) };
+        let lasting = site.lasting();
+        let Some(paused) = lasting.pause().now() else { return Ok(()) };
+        let most = worker.shared.settings.limits.waiting;
+        let _place = lasting.queue(most).ok_or(why(Refusal::QueueFull))?;
+        let waiting = Box::pin(async {
+            tokio::select! {
+                () = gone(client, hello) => true,
+                () = lasting.pause().over() => false,
+            }
+        });
+        match ticket.within(paused.wait.saturating_sub(begun.elapsed()), waiting).await {
+            Ok(false) => {
+                let now = worker.shared.tls.as_ref().and_then(|tls| tls.pass_through(name));
+                if let Some(now) = now {
+                    *route = now;
+                }
+            }
+            Ok(true) => return Err((Cut::ClientGone.code(), Cut::ClientGone.fault())),
+            Err(Elapsed) if ticket.is_over() => return Err(why(Refusal::Draining)),
+            Err(Elapsed) => return Err(why(Refusal::Paused)),
+        }
+    }
+}
+
 /// A connection on its way to a backend.
 struct Reach<'a> {
     site: &'a Site,
@@ -128,7 +171,6 @@ type Why = (&'static str, Fault);
 impl Reach<'_> {
     /// Connects to one of the site's instances; where all are full, waits for one that is not.
     async fn run(mut self) -> Result<(Stream, Claim), Why> {
-        self.stand_by().await?;
         let mut choosing =
             Choosing::new(self.site, self.site.key(None, self.arrival.client.ip(), &self.worker.shared.sticky_key));
         if !choosing.has_to_queue() {
@@ -143,7 +185,7 @@ impl Reach<'_> {
             let waiting = Box::pin(async {
                 tokio::select! {
                     () = gone(self.client, self.hello) => true,
-                    () = choosing.chance(&wait) => false,
+                    () = choosing.chance() => false,
                 }
             });
             if self.ticket.within(patience, waiting).await == Ok(true) {
@@ -157,25 +199,6 @@ impl Reach<'_> {
             {
                 return Ok(reached);
             }
-        }
-    }
-
-    /// Waits while the site is paused.
-    async fn stand_by(&mut self) -> Result<(), Why> {
-        let lasting = self.site.lasting();
-        let Some(paused) = lasting.pause().now() else { return Ok(()) };
-        let most = self.worker.shared.settings.limits.waiting;
-        let _place = lasting.queue(most).ok_or(why(Refusal::QueueFull))?;
-        let waiting = Box::pin(async {
-            tokio::select! {
-                () = gone(self.client, self.hello) => true,
-                () = lasting.pause().over() => false,
-            }
-        });
-        match self.ticket.within(paused.wait, waiting).await {
-            Ok(false) => Ok(()),
-            Ok(true) => Err((Cut::ClientGone.code(), Cut::ClientGone.fault())),
-            Err(Elapsed) => Err(why(Refusal::Paused)),
         }
     }
 

@@ -28,6 +28,7 @@ use crate::http::host::Host;
 use crate::net::buffer::Buffer;
 use crate::net::deadline::{Elapsed, Ticket};
 use crate::net::stream::Stream;
+use crate::table::Route;
 use crate::table::certs::Certificate;
 
 /// What all TLS connections have in common.
@@ -132,6 +133,11 @@ impl Tls {
         Ok(Self { certify, config, port })
     }
 
+    /// Where a connection goes as it is that asks for this name; `None` where it ends here.
+    pub(super) fn pass_through(&self, name: Option<&str>) -> Option<Arc<Route>> {
+        self.certify.pass_through(name)
+    }
+
     /// The port of addresses that begin with `https://`, where it has to be said.
     pub(super) fn port(&self) -> Option<u16> {
         self.port
@@ -222,7 +228,7 @@ async fn handshake(mut stream: TcpStream, tls: &Tls, worker: &Worker) -> Result<
     let mut raw = worker.buffers.get();
     let accepted = hello(&mut stream, &mut raw).await;
     let asked = accepted.as_ref().ok().map(|accepted| accepted.client_hello().server_name().map(compared));
-    if let Some(route) = asked.as_ref().and_then(|name| tls.certify.pass_through(name.as_deref())) {
+    if let Some(route) = asked.as_ref().and_then(|name| tls.pass_through(name.as_deref())) {
         let name = asked.flatten();
         return Ok(Answered::Passed(Passage { stream: Stream::Tcp(stream), hello: raw, name, route }));
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::support::carom::{BINARY, Setup, run};
 use crate::support::origin::{DeadPort, Secure};
 use crate::support::tls::{self, leaf, pem};
-use crate::support::{Carom, Client, End, Origin, pattern, reply, request};
+use crate::support::{Carom, Client, End, Origin, pattern, poll_until, reply, request};
 
 /// A carom that speaks TLS with a certificate for `a.test` of its own.
 fn serving(routes: impl ToString) -> Setup {
@@ -299,4 +299,20 @@ fn a_connection_waits_for_a_full_backend_until_another_one_ends() {
     assert_eq!(backend.connections(), 1);
     drop(first);
     assert_eq!(second.exactly(hello.len()), hello);
+}
+
+#[test]
+fn a_connection_that_has_waited_for_a_paused_site_goes_where_the_routes_send_it_by_then() {
+    let (one, other) = (keeping(1), keeping(1));
+    let to = |origin: &Origin| format!("\"mail.test\" = {{ passthrough = {} }}\n", origin.port());
+    let carom = serving(to(&one)).start();
+    let (code, said) = carom.verb(&["pause", "mail.test", "--wait", "60s"]);
+    assert_eq!(code, Some(0), "{said}");
+    let mut client = Client::connect(carom.tls_address());
+    client.send(hello("mail.test"));
+    poll_until("that it waits", || carom.status()["sites"][0]["waiting"] == 1);
+    carom.reroute(&to(&other));
+    assert_eq!(carom.verb(&["resume", "mail.test"]).0, Some(0));
+    client.expect("\x15\x03\x03\x00\x02\x02\x28");
+    one.assert_untouched();
 }

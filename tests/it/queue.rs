@@ -142,6 +142,38 @@ fn a_full_queue_is_said_and_who_goes_makes_room_in_it() {
 }
 
 #[test]
+fn who_has_waited_and_is_served_now_keeps_no_place_in_line() {
+    let gates = Arc::new([Gate::default(), Gate::default()]);
+    let shut = Arc::clone(&gates);
+    let origin = Origin::new(move |conn| {
+        while let Some(message) = conn.request() {
+            shut[usize::from(message.target().contains("/second"))].wait();
+            conn.answer("one", &message);
+        }
+    });
+    let has = |path: &str| {
+        origin
+            .wait(path, |seen| seen.requests.iter().any(|(_, message)| message.target().contains(path)).then_some(()));
+    };
+    let carom = Carom::serving(routes(&[&origin], "max_connections = 1", "wait = \"60s\""))
+        .config("[limits]\nwaiting = 1")
+        .start();
+    let mut first = asking(&carom, "/first");
+    has("/first");
+    let mut second = asking(&carom, "/second");
+    poll_until("that it stands in line", || carom.status()["sites"][0]["waiting"] == 1);
+    gates[0].open();
+    has("/second");
+    assert_eq!(carom.status()["sites"][0]["waiting"], 0);
+    let mut third = asking(&carom, "/third");
+    poll_until("that the next has its place", || carom.status()["sites"][0]["waiting"] == 1);
+    gates[1].open();
+    for client in [&mut first, &mut second, &mut third] {
+        assert_eq!(client.response().status(), 200);
+    }
+}
+
+#[test]
 fn a_backup_does_not_serve_for_a_full_instance_but_for_one_that_is_away() {
     let (slow, spare, dead) = (Slow::new("one"), Origin::named("spare"), DeadPort::new());
     let targets = |first: u16| {

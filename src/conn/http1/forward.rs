@@ -156,7 +156,7 @@ impl Connection {
                 Err(last) => last,
             },
         };
-        match &choice {
+        match &mut choice {
             // Boxed, since it is rare.
             Choice::Site(choosing) if choosing.waits() => {
                 let wait = choosing.wait(self.settings().limits.waiting)?;
@@ -168,11 +168,11 @@ impl Connection {
 
     /// Tries a site's instances again, in turn with the others that wait, for as long as it says. The backends have nothing
     /// of the request, or may get it once more.
-    async fn wait<'a>(
+    async fn wait(
         &mut self,
         exchange: &mut Exchange,
-        mut choice: Choice<'a>,
-        wait: Wait<'a>,
+        mut choice: Choice<'_>,
+        wait: Wait,
         mut tries: Tries<'_>,
         notes: &mut Notes,
     ) -> Result<Followed, Refusal> {
@@ -181,7 +181,7 @@ impl Connection {
             let waiting = Box::pin(async {
                 tokio::select! {
                     () = exchange.client_goes(&mut self.stream, &mut self.ended) => true,
-                    () = choosing.chance(&wait) => false,
+                    () = choosing.chance() => false,
                 }
             });
             if self.ticket.within(patience, waiting).await == Ok(true) {
