@@ -188,3 +188,25 @@ fn an_upgrade_that_is_refused_by_one_instance_is_taken_by_another() {
     client.send("over");
     client.expect("over");
 }
+
+#[test]
+fn a_client_is_told_once_to_go_on_also_when_the_body_that_it_sends_then_is_sent_twice() {
+    let going_on = |answers: bool| {
+        Origin::new(move |conn| {
+            let Some(mut message) = conn.head() else { return };
+            conn.send("HTTP/1.1 100 Continue\r\n\r\n");
+            if conn.body(&mut message) && answers {
+                conn.answer("good", &message);
+            }
+        })
+    };
+    let (bad, good) = (going_on(false), going_on(true));
+    let carom = serving(&bad, &good, "2");
+    let mut client = carom.client();
+    client.send(request("PUT /x", "a.test", &["Content-Length: 4", "Expect: 100-continue"]));
+    client.expect("HTTP/1.1 100 Continue\r\n\r\n");
+    client.send("body");
+    assert_eq!(client.response().text(), "good PUT /x");
+    assert_eq!(good.request().body, b"body");
+    assert_eq!(carom.logged_path("/x")["tries"], 2);
+}

@@ -170,7 +170,9 @@ impl Exchange {
     /// 1xx goes through to those who know it (RFC 9110 section 15.2), and the head proper is still to come.
     fn pass_interim(&mut self) {
         let length = self.response.length;
-        if self.head.minor == 1 {
+        let was_said = self.continued && self.response.status == 100;
+        // Who has been told to go on has sent what a second try brings to another backend, and need not hear it again.
+        if self.head.minor == 1 && !was_said {
             let head = &self.from_backend.data()[..length];
             if !rewrite::response(&mut self.made, head, &self.response, Persistence::Silent, false, Added::default()) {
                 self.made.extend_from_slice(head);
