@@ -125,10 +125,12 @@ fn a_client_that_leaves_a_large_response_ends_the_backends_work() {
 
 #[test]
 fn a_large_response_that_goes_silent_is_cut() {
-    let a = Origin::new(|conn| {
+    // Made before there is somebody who waits for it: it takes its time, and must not be the silence.
+    let half = pattern(SIZE / 2);
+    let a = Origin::new(move |conn| {
         conn.request();
         conn.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n"));
-        conn.send(pattern(SIZE / 2));
+        conn.send(&half);
         conn.wait_end();
     });
     let carom = Carom::to(a.port()).config("[timeouts]\nresponse_body = \"1s\"").start();

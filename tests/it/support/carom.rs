@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -223,13 +224,17 @@ impl Carom {
     fn spawn(command: &mut Command, folder: tempfile::TempDir, routes: PathBuf) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{BINARY}: {e}"));
-        let stdout = lines_of(child.stdout.take().expect("piped"));
-        let stderr = lines_of(child.stderr.take().expect("piped"));
+        let (stdout, out) = lines_of(child.stdout.take().expect("piped"));
+        let (stderr, err) = lines_of(child.stderr.take().expect("piped"));
         let status = Arc::new(Watched::new(None));
         let pid = Pid::from_child(&child);
         let ended = Arc::clone(&status);
         std::thread::spawn(move || {
             let status = child.wait().expect("wait");
+            // Whoever knows that it has ended may look at what it has said to its end.
+            for reading in [out, err] {
+                reading.join().ok();
+            }
             ended.change(|slot| *slot = Some(status));
         });
         let mut carom = Self { pid, folder, routes, addresses: Vec::new(), stdout, stderr, status };
@@ -478,15 +483,15 @@ impl Drop for Carom {
     }
 }
 
-fn lines_of(stream: impl Read + Send + 'static) -> Arc<Watched<Vec<String>>> {
+fn lines_of(stream: impl Read + Send + 'static) -> (Arc<Watched<Vec<String>>>, JoinHandle<()>) {
     let lines = Arc::new(Watched::new(Vec::new()));
     let filled = Arc::clone(&lines);
-    std::thread::spawn(move || {
+    let reading = std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             filled.change(|lines| lines.push(line));
         }
     });
-    lines
+    (lines, reading)
 }
 
 fn addresses_in(ready: &str) -> Vec<SocketAddr> {

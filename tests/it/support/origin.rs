@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -24,6 +25,7 @@ pub struct Origin {
     address: Option<SocketAddr>,
     seen: Arc<Watched<Seen>>,
     ending: Arc<AtomicBool>,
+    accepting: Option<JoinHandle<()>>,
 }
 
 /// All that reached a backend.
@@ -194,7 +196,7 @@ impl Origin {
         let ending = Arc::new(AtomicBool::new(false));
         let (script, accept) = (Arc::new(script), Arc::new(accept));
         let (all, over) = (Arc::clone(&seen), Arc::clone(&ending));
-        std::thread::spawn(move || {
+        let accepting = std::thread::spawn(move || {
             loop {
                 let Ok((stream, peer)) = listener.accept() else { return };
                 if over.load(Ordering::SeqCst) {
@@ -212,7 +214,7 @@ impl Origin {
                 run(move || accept(stream), &all, &script);
             }
         });
-        Self { address: Some(address), seen, ending }
+        Self { address: Some(address), seen, ending, accepting: Some(accepting) }
     }
 
     /// On a unix socket.
@@ -225,7 +227,7 @@ impl Origin {
                 run(|| Some((Wire::unix(stream), None)), &all, &script);
             }
         });
-        Self { address: None, seen, ending: Arc::default() }
+        Self { address: None, seen, ending: Arc::default(), accepting: None }
     }
 
     pub fn port(&self) -> u16 {
@@ -303,8 +305,11 @@ impl Drop for Origin {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::SeqCst);
         if let Some(address) = self.address {
-            // Wakes the thread that accepts.
-            TcpStream::connect(address).ok();
+            // Wakes the thread that accepts. It listens until it has ended: whoever connects before that is reset, not refused.
+            let woken = TcpStream::connect(address).is_ok();
+            if let Some(accepting) = self.accepting.take().filter(|_| woken) {
+                accepting.join().ok();
+            }
         }
         let faults = self.seen.change(|seen| std::mem::take(&mut seen.faults));
         if std::thread::panicking() {
