@@ -1,12 +1,14 @@
 //! The status listener of `serve`: where it is to be, and that it is there.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 
 use carom::config::file::Config;
+use carom::config::history::{History, Kept};
 use carom::config::status::{HOW_TO_TOKEN, Status};
 use carom::ops::control::Served;
 use carom::ops::stats::Stats;
-use carom::ops::status::{Board, Shown, needs_token};
+use carom::ops::status::{Board, Shown, WasLive, needs_token};
 use carom::proxy::BindError;
 
 use super::serve::{Failure, WRONG, cannot_listen, refused};
@@ -50,12 +52,19 @@ impl Bound {
     /// Where it is, for people.
     pub(super) fn place(&self) -> Result<String, Failure> {
         let address = self.listener.local_addr().map_err(refused)?;
-        Ok(format!("carom: metrics at http://{address}/metrics"))
+        Ok(format!("carom: status page on http://{address}/, metrics at http://{address}/metrics"))
     }
 
-    /// Begins to answer.
-    pub(super) fn serve(self, served: Served) -> Result<Board, Failure> {
+    /// Begins to answer. `state` is the state folder of the routes, where there is one.
+    pub(super) fn serve(self, served: Served, state: Option<&Path>) -> Result<Board, Failure> {
         let Self { listener, token, stats } = self;
-        Board::serve(listener, token, Shown { served, stats }).map_err(refused)
+        let history = state.map(History::new);
+        let history = move || history.as_ref().map(was_live).unwrap_or_default();
+        Board::serve(listener, token, Shown { served, stats, history: Box::new(history) }).map_err(refused)
     }
+}
+
+fn was_live(history: &History) -> Vec<WasLive> {
+    let time = |kept: &Kept| humantime::format_rfc3339_seconds(kept.time).to_string();
+    history.all().into_iter().map(|kept| WasLive { number: kept.number, time: time(&kept), diff: kept.diff }).collect()
 }

@@ -264,7 +264,7 @@ struct Serve {
     /// The control socket, or `off` [default: control.sock in $RUNTIME_DIRECTORY or in the state folder]
     #[arg(long, value_name = "SOCKET")]
     control: Option<Control>,
-    /// The address of metrics, such as 127.0.0.1:9180; any other than this machine's own needs a token in carom.toml
+    /// The address of the status page and metrics, such as 127.0.0.1:9180; any other than this machine's own needs a token in carom.toml
     #[arg(long, value_name = "ADDRESS", value_parser = carom::config::file::listen_address)]
     status: Option<SocketAddr>,
     /// Threads that carry requests [default: one a core]

@@ -138,6 +138,8 @@ struct Running {
     failures: Failures,
     control: Option<Socket>,
     board: Option<Bound>,
+    /// The state folder of the routes.
+    state: Option<PathBuf>,
     /// For people: `http://[::]:80`.
     listening: Vec<String>,
     /// What is said once signals are listened to.
@@ -178,7 +180,7 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         log = Some(writer);
     }
     let failures = Failures::new();
-    if control.is_some() {
+    if control.is_some() || status.listen.is_some() {
         builder = builder.observe(failures.clone());
     }
     let board = Bound::to(status)?;
@@ -208,6 +210,7 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         failures,
         control,
         board,
+        state,
         listening,
         ready,
     };
@@ -260,7 +263,7 @@ impl Running {
             file: self.follow.file(),
             commands,
         };
-        let board = self.board.map(|board| board.serve(served.clone())).transpose()?;
+        let board = self.board.map(|board| board.serve(served.clone(), self.state.as_deref())).transpose()?;
         let control = self.control.map(|socket| ControlServer::serve(socket, served)).transpose().map_err(refused)?;
         let following = self.follow.start(hangup, asked).map_err(refused)?;
         let reopen = self.log.as_ref().map(Writer::reopen);

@@ -44,7 +44,7 @@ pub struct Config {
     pub dns_servers: Vec<SocketAddr>,
     /// What is said about requests.
     pub log: Log,
-    /// Where metrics are, and for whom.
+    /// Where the status page and metrics are, and for whom.
     pub status: Status,
 }
 

@@ -1,4 +1,4 @@
-//! `[status]` of carom.toml: where metrics are, and for whom.
+//! `[status]` of carom.toml: where the status page and metrics are, and for whom.
 
 use std::net::SocketAddr;
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::support::carom::Setup;
+use crate::support::load::Load;
 use crate::support::origin::DeadPort;
 use crate::support::tls::pem;
 use crate::support::{Carom, Client, Gate, Message, Origin, poll_until, reply, request};
@@ -19,7 +20,8 @@ fn watched(routes: impl ToString) -> Setup {
 /// Where the status listener is.
 #[track_caller]
 fn board(carom: &Carom) -> SocketAddr {
-    let line = carom.stderr(0, "where the status listener is", |line| line.starts_with("carom: metrics at http://"));
+    let line =
+        carom.stderr(0, "where the status listener is", |line| line.starts_with("carom: status page on http://"));
     let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
     address.expect("an address").parse().expect("an address")
 }
@@ -220,6 +222,92 @@ fn sites_are_served_while_somebody_hangs_on_the_status_listener() {
     assert_eq!(client.response().text(), "late");
     drop(crowd);
     assert_eq!(ask(&carom, "/metrics", &[]).status(), 200);
+}
+
+/// The first event whose text has this in it.
+#[track_caller]
+fn event(client: &mut Client, wanted: &str) -> serde_json::Value {
+    let mut text = String::new();
+    loop {
+        text.push_str(&String::from_utf8_lossy(&client.some()));
+        let whole = text.split("\n\n").find(|event| event.contains(wanted) && text.contains(&format!("{event}\n\n")));
+        if let Some(event) = whole {
+            let data = event.split("data: ").nth(1).expect("data").lines().next().expect("a line");
+            return serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"));
+        }
+    }
+}
+
+#[track_caller]
+fn listen(board: SocketAddr) -> Client {
+    let mut client = Client::connect(board);
+    client.send(request("GET /events", &board.to_string(), &[]));
+    let head = client.response_head();
+    assert_eq!((head.status(), head.field("content-type")), (200, Some("text/event-stream")));
+    client
+}
+
+#[test]
+fn the_page_is_told_once_a_second_what_goes_on() {
+    let (a, dead) = (Origin::named("a"), DeadPort::new());
+    let routes = format!("\"a.test\" = {}\n\"b.test\" = {}\n", a.port(), dead.port());
+    let carom = watched(&routes).start();
+    let mut page = listen(board(&carom));
+    let first = event(&mut page, "rates");
+    assert!(first["rates"].is_null() && first["status"]["sites"][0]["name"] == "a.test", "{first}");
+    let load = Load::on(&carom, 1);
+    let told = event(&mut page, "\"a.test\":{\"requests\":");
+    assert!(told["rates"]["requests"].as_f64() > Some(0.0) && told["rates"]["p50"].as_f64() > Some(0.0), "{told}");
+    assert_eq!(load.end().failed(None), 0);
+    assert_eq!(carom.client().get("b.test", "/x?y").status(), 502);
+    let told = event(&mut page, "backend-refused");
+    assert_eq!((&told["reasons"][0][0], &told["reasons"][0][1]), (&"backend-refused".into(), &1.into()));
+    let failure = &told["failures"][0];
+    assert_eq!((&failure["route"], &failure["status"]), (&"b.test".into(), &502.into()));
+    // The next one that comes is told at once, of what is and not of what was.
+    drop(page);
+    carom.reroute(&format!("{routes}\"c.test\" = 1\n"));
+    let told = event(&mut listen(board(&carom)), "c.test");
+    assert_eq!(told["status"]["sites"].as_array().map(Vec::len), Some(3));
+    let history = ask(&carom, "/history", &[]);
+    let history: serde_json::Value = serde_json::from_str(&history.text()).unwrap();
+    assert!(history[0]["number"] == 2 && history[0]["diff"].as_str().unwrap().contains("+ c.test"), "{history}");
+}
+
+#[test]
+fn as_many_pages_are_told_as_there_is_room_for() {
+    let carom = watched("\"a.test\" = 1\n").start();
+    let board = board(&carom);
+    let mut pages: Vec<Client> = (0..16).map(|_| listen(board)).collect();
+    assert_eq!(ask(&carom, "/events", &[]).status(), 503);
+    assert_eq!(event(pages.last_mut().unwrap(), "time_ms")["status"]["sites"][0]["name"], "a.test");
+    drop(pages);
+    poll_until("that there is room again", || {
+        let mut client = Client::connect(board);
+        client.send(request("GET /events", &board.to_string(), &[]));
+        client.response_head().status() == 200
+    });
+}
+
+#[test]
+fn the_page_asks_nobody_else_for_anything() {
+    let carom = watched("\"a.test\" = 1\n").start();
+    let page = ask(&carom, "/", &[]);
+    assert_eq!((page.status(), page.field("content-type")), (200, Some("text/html; charset=utf-8")));
+    let policy = page.field("content-security-policy").unwrap();
+    assert!(
+        policy.starts_with("default-src 'none';") && !policy.contains("unsafe") && !policy.contains('*'),
+        "{policy}"
+    );
+    let text = page.text();
+    let places = ["src=\"", "href=\""].into_iter().flat_map(|before| text.split(before).skip(1));
+    let places: Vec<&str> = places.map(|rest| rest.split('"').next().unwrap()).collect();
+    assert!(places.len() > 4, "{places:?}");
+    for place in places.iter().filter(|place| !place.starts_with(['#']) && **place != "data:,") {
+        assert!(!place.contains(':') && !place.starts_with('/'), "{place}");
+        assert_eq!(ask(&carom, &format!("/{place}"), &[]).status(), 200, "{place}");
+    }
+    assert_eq!(ask(&carom, "/nothing", &[]).status(), 404);
 }
 
 #[test]

@@ -64,6 +64,12 @@ impl Client {
         self.wire.reset_on_drop();
     }
 
+    /// Whatever comes next.
+    #[track_caller]
+    pub fn some(&mut self) -> Vec<u8> {
+        self.wire.some().unwrap_or_else(|fault| panic!("nothing came: {fault:?}"))
+    }
+
     /// GETs a path of a host and reads the answer.
     #[track_caller]
     pub fn get(&mut self, host: &str, path: &str) -> Message {
