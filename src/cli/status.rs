@@ -133,7 +133,7 @@ fn of_site(site: &Site, width: usize) -> String {
             instance.ended.failed,
         );
         let _ = writeln!(text, "{}", cut(line.trim_end(), WIDEST));
-        for line in told(instance).into_iter().chain(place(instance)) {
+        for line in told(instance).into_iter().chain(starts(instance)).chain(place(instance)) {
             let _ = writeln!(text, "    {}", cut(&line, WIDEST - 4));
         }
     }
@@ -146,6 +146,11 @@ pub(super) fn traits(instance: &Instance) -> String {
     let backup = instance.backup.then(|| "backup".to_owned());
     let most = instance.max_connections.map(|most| format!("max {most}"));
     weight.into_iter().chain(backup).chain(most).collect::<Vec<_>>().join(", ")
+}
+
+/// How far it has got who starts slowly.
+fn starts(instance: &Instance) -> Option<String> {
+    Some(format!("starts slowly: {} % of its share so far", instance.share_percent?))
 }
 
 /// Where its name says that it is.

@@ -196,6 +196,11 @@ fn an_instance_that_has_just_come_gets_little_at_first() {
     let count = |texts: &[String], name: &str| texts.iter().filter(|text| *text == name).count();
     let up_again = texts(&carom, 110);
     assert!((9..=11).contains(&count(&up_again, "b")), "{up_again:?}");
+    let instances = &carom.status()["sites"][0]["instances"];
+    assert!(instances[0]["share_percent"].is_null(), "{instances}");
+    assert_eq!(instances[1]["share_percent"], 9, "{instances}");
+    let (_, said) = carom.verb(&["status"]);
+    assert_eq!(said.matches("starts slowly: 9 % of its share so far").count(), 1, "{said}");
     // And one that a save adds.
     carom.reroute(&slow(format!("{a_port}, {c_port}")));
     poll_until("that the new one is asked", || c.is_asked() > 0 && texts(&carom, 30).contains(&"c".to_owned()));

@@ -133,6 +133,9 @@ pub struct Instance {
     pub max_connections: Option<u32>,
     /// Its share of the turns.
     pub weight: u16,
+    /// What it gets of that so far, in percent, while it starts slowly; absent for all of it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub share_percent: Option<u32>,
     /// Serves only when no other can.
     pub backup: bool,
     /// How it is checked; absent where it isn't.
@@ -238,13 +241,18 @@ impl Site {
                 message: paused.message.as_deref().map(str::to_owned),
             }),
             ended: line.site.lasting().tally().counts(),
-            instances: line.site.instances().iter().map(|instance| Instance::of(instance, now)).collect(),
+            instances: Instance::all(line.site, now),
         }
     }
 }
 
 impl Instance {
-    fn of(instance: &site::Instance, now: u64) -> Self {
+    fn all(site: &site::Site, now: u64) -> Vec<Self> {
+        let shares = site.shares(now).into_iter().map(|share| (share < 100).then_some(share));
+        site.instances().iter().zip(shares).map(|(one, share)| Self::of(one, share, now)).collect()
+    }
+
+    fn of(instance: &site::Instance, share_percent: Option<u32>, now: u64) -> Self {
         let backend = &instance.backend;
         let mut shown = Self {
             name: backend.to_string(),
@@ -257,6 +265,7 @@ impl Instance {
             ended: backend.tally().counts(),
             max_connections: instance.max_connections,
             weight: instance.weight,
+            share_percent,
             backup: instance.backup,
             check: instance.health.as_ref().map(|health| health.check().to_string()),
             addresses: backend.addresses().map(|all| all.iter().map(ToString::to_string).collect()),

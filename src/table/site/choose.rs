@@ -97,6 +97,24 @@ impl Site {
         eased.parts[index] >= eased.most || self.instances[index].duty.arrival().earns(part)
     }
 
+    /// What each instance gets of its share, in percent: less than 100 where it has just come, and others that are up have been
+    /// there for longer.
+    pub fn shares(&self, now: u64) -> Vec<u32> {
+        let up = Group::of(&self.instances, |instance| instance.is_up(now) && !instance.duty.is_drained());
+        let eased = match self.rules.balance {
+            // Keys move for nobody who starts.
+            Balance::Hash(_) => None,
+            _ => self.eased(self.regular.and(up), now),
+        };
+        let mut shares = vec![100; self.instances.len()];
+        for (share, part) in shares.iter_mut().zip(eased.iter().flat_map(|eased| eased.parts)) {
+            if eased.as_ref().is_some_and(|eased| part < eased.most) {
+                *share = part * 100 / WHOLE;
+            }
+        }
+        shares
+    }
+
     /// What they get of their shares, where somebody gets less than another.
     fn eased(&self, group: Group, now: u64) -> Option<Eased> {
         let slow_start = self.rules.slow_start;

@@ -269,6 +269,7 @@ fn an_instance_that_has_just_come_gets_a_share_that_grows_from_a_tenth() {
     assert!((352..=358).contains(&second(&site, 1_000, 6_000)));
     assert_eq!(second(&site, 1_000, 11_000), 500);
     assert_eq!(ports(&site, 2).len(), 2);
+    assert_eq!([1_000, 6_000, 11_000].map(|now| site.shares(now)), [[100, 9], [100, 54], [100, 100]]);
     // The others keep their turns exactly meanwhile.
     let heavy = growing(Balance::RoundRobin, [2, 1]);
     assert!((47..=49).contains(&second(&heavy, 1_008, 1_000)), "a tenth of a third");
@@ -285,6 +286,7 @@ fn who_has_just_come_serves_all_where_he_is_alone_and_all_are_equal_who_come_tog
     let site = growing(Balance::RoundRobin, [1, 1]);
     site.instances()[0].duty.drain(true);
     assert_eq!(second(&site, 20, 1_000), 20);
+    assert_eq!(site.shares(1_000), [100, 100], "alone it gets all");
     // Who is given requests again has just come, like the other.
     site.instances()[0].duty.drain(false);
     assert_eq!(second(&site, 20, 1_000), 10);
