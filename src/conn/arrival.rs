@@ -39,9 +39,11 @@ pub(crate) struct Shown {
 }
 
 impl Arrival {
-    /// Of a client that has connected to us itself.
+    /// Of a client that has connected to us itself. An IPv4 one that has come to an address of IPv6 is an IPv4 one: so people
+    /// write it, and so its forwarding fields and its line of the log do.
     pub(crate) fn directly(peer: SocketAddr) -> Self {
-        Self { client: peer, server: None, over: None }
+        let client = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        Self { client, server: None, over: None }
     }
 
     /// What a backend is told of it that wants to know. `stream` is its connection to us.

@@ -1,6 +1,6 @@
 //! Which fields are taken out of a request's head, which are put in, and that all others stay as they are.
 
-use crate::support::{Carom, Client, Message, Origin, reply, request};
+use crate::support::{Carom, Client, Message, Origin, poll_until, reply, request};
 
 /// Sends one request with these fields through a carom with this configuration; gives what the backend saw.
 fn seen(config: &str, fields: &[&str]) -> Message {
@@ -170,6 +170,10 @@ fn an_ipv4_client_of_a_dual_stack_listener_is_an_ipv4_client() {
     let address = (std::net::Ipv4Addr::LOCALHOST, carom.address().port()).into();
     Client::connect(address).get("a.test", "/");
     assert_eq!(a.request().field("x-forwarded-for"), Some("127.0.0.1"));
+    assert_eq!(Client::connect(address).get("b.test", "/").status(), 404);
+    let last = || carom.verb(&["explain", "--last", "404"]).1;
+    poll_until("that it is known", || last().contains("no-route"));
+    assert!(last().contains("127.0.0.1:") && !last().contains("ffff"), "{}", last());
 }
 
 #[test]
