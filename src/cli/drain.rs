@@ -23,7 +23,7 @@ pub(super) fn drain(which: &Which, wait: Option<Duration>, to: To) -> ExitCode {
     match drained {
         Ok(0) => ExitCode::SUCCESS,
         Ok(left) => {
-            say!("carom: {left} requests are still with {}; they go on, and nothing new comes to it", which.instance);
+            say!("carom: {} has {left} in flight still; that goes on, and nothing new comes to it", which.instance);
             ExitCode::FAILURE
         }
         Err(failure) => failure.exit(),

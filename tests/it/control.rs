@@ -234,7 +234,7 @@ fn a_drain_that_lasts_too_long_says_how_many_are_left_and_lets_them_go_on() {
     let port = a.port().to_string();
     let (code, said) = carom.verb(&["drain", "a.test", &port, "--wait", "200ms"]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("1 are with it") && said.contains("1 requests are still with"), "{said}");
+    assert!(said.contains("; 1 in flight") && said.contains("has 1 in flight still"), "{said}");
     assert!(said.contains("nobody is left to serve it"), "{said}");
     assert_eq!(carom.status()["sites"][0]["instances"][0]["state"], "draining");
     assert_eq!(carom.client().get("a.test", "/").error(), Some("no-backend"), "the last one too, if it has to be");

@@ -177,11 +177,11 @@ impl Api {
         let was = instance.duty.drain(out);
         let (site, backend, in_flight) = (&*line.route.name, &*instance.backend, instance.backend.in_flight());
         let text = match (was, out) {
-            (true, true) => format!("{site}: {backend} was drained already; {in_flight} requests are with it"),
+            (true, true) => format!("{site}: {backend} was drained already; {in_flight} in flight"),
             (false, false) => format!("{site}: {backend} was not drained"),
             (false, true) => {
                 tracing::info!(site, %backend, in_flight, "an instance is drained: it gets no new requests");
-                format!("{site}: {backend} gets no new requests; {in_flight} are with it")
+                format!("{site}: {backend} gets no new requests; {in_flight} in flight")
             }
             (true, false) => {
                 tracing::info!(site, %backend, "an instance is drained no more");
@@ -225,7 +225,7 @@ impl Api {
         let text = match line.site.lasting().pause().set(None) {
             Some(_) => {
                 tracing::info!(site, waiting, "a site is resumed");
-                format!("{site} is resumed: {waiting} requests that have waited go on")
+                format!("{site} is resumed; {waiting} waiting")
             }
             None => format!("{site} was not paused"),
         };
