@@ -11,18 +11,21 @@
 //! 3. [`bounce::Decide`] says where it goes. [`bounce::Routes`], the published [`table::Table`], is one who decides; a
 //!    closure is another.
 //! 4. [`table::site::Site`] picks an instance, of those that are up: [`ops::health`] asks them, and what becomes of requests
-//!    says it too; where all are full the request waits in `table::queue`. [`ops::names`] knows where those are now that are
-//!    given by a name. `upstream::idle` has a connection to it, or `upstream::connect` makes one, by `upstream::tls` where
-//!    the target is `https://`; where HTTP/2 is spoken, `upstream::http2` has one for many requests.
+//!    says it too; where all are full the request waits in `table::queue`, where an operator has paused the site in
+//!    `table::pause`. [`ops::names`] knows where those are now that are given by a name. `upstream::idle` has a connection
+//!    to it, or `upstream::connect` makes one, by `upstream::tls` where the target is `https://`; where HTTP/2 is spoken,
+//!    `upstream::http2` has one for many requests.
 //! 5. `http::rewrite` writes the head as the backend gets it; `upstream::exchange` relays both ways at once, and
-//!    `http::body` says where each message ends.
+//!    `http::body` says where each message ends. What fails goes to the next instance, as far as `table::retries` and
+//!    the request's method allow.
 //! 6. The connection goes back to wait, closes, or has become a `conn::tunnel`. [`record`] tells what happened to those
 //!    who log and count: `ops::access`, [`ops::failures`], and [`ops::stats`], which [`ops::status`] shows.
 //!
 //! A TLS connection that asks for somebody else's name is carried by `conn::passthrough` instead, as it is.
 //!
 //! What the operator writes becomes a table in [`config`], certificates included, which also notices each save and says
-//! what it changes.
+//! what it changes; a table that has been live is kept there, too. While it runs, [`ops::control`] is asked, and told; tables
+//! are published by one alone, the program's `cli/follow.rs`, who gets what is to change as commands.
 //!
 //! # The rooms
 //!
