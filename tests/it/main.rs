@@ -147,3 +147,6 @@ mod examples;
 
 /// The repository's own example files, and what `check` and `explain` say.
 mod files;
+
+/// What the README and the pages in `docs/` say of the program.
+mod pages;
