@@ -34,7 +34,7 @@
 //! | `main.rs`, `cli/` | the program: one file a verb, and what `serve` follows; a user of this library like any other |
 //! | [`proxy`] | bind, run, drain |
 //! | [`bounce`], [`certify`] | the decisions: where a request goes, which certificate a client is shown |
-//! | [`record`], [`settings`] | what is told about a request; what can be tuned |
+//! | [`record`], `tap`, [`settings`] | what is told about a request when it is over, and meanwhile; what can be tuned |
 //! | `conn/` | a client connection's life |
 //! | `upstream/` | the backend's side: connect, idle connections, one exchange |
 //! | [`http`] | HTTP/1 as we understand it: bytes in, verdicts out |
@@ -44,7 +44,7 @@
 //! | [`ops`] | what keeps it well and visible, off the data path |
 //! | `net/` | sockets, buffers, deadlines; what only Linux has is in one file with a portable twin |
 //!
-//! Downwards only: `main → cli → proxy → {conn, config, ops} → {bounce, record, upstream} → {table, http, net, settings}`.
+//! Downwards only: `main → cli → proxy → {conn, config, ops} → {bounce, record, tap, upstream} → {table, http, net, settings}`.
 //!
 //! # What must be absent
 //!
@@ -93,6 +93,7 @@ pub mod proxy;
 pub mod record;
 pub mod settings;
 pub mod table;
+mod tap;
 mod upstream;
 
 pub use bounce::{Bounce, Decide, Routes};

@@ -32,6 +32,7 @@ mod set;
 mod shelf;
 mod status;
 mod talk;
+mod tap;
 mod top;
 mod trial;
 
@@ -141,6 +142,30 @@ enum Verb {
         /// How often it is asked
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
         interval: Duration,
+        #[command(flatten)]
+        to: To,
+    },
+    /// Show the heads of a site's requests and responses as they are forwarded, until Ctrl-C
+    ///
+    /// A request as the instance gets it, a response as the client does. What lets somebody in is not shown:
+    /// Authorization, Proxy-Authorization, Cookie, Set-Cookie, and fields and parameters that are named like a token, a
+    /// secret, an API key, a password, a credential or a signature. Where requests come faster than they are shown, some
+    /// are left out, with a word; they are never held up.
+    Tap {
+        /// Its key in the routes, or a name in its `also`
+        site: String,
+        /// Only those that are answered with 4xx or 5xx, by whomever, or break off
+        #[arg(long)]
+        errors: bool,
+        /// End after so many requests have been answered or have broken off
+        #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        count: Option<u64>,
+        /// Show what lets somebody in, too
+        #[arg(long)]
+        show_secrets: bool,
+        /// A line of JSON each, as it is documented with the control socket
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         to: To,
     },
@@ -331,6 +356,9 @@ pub(crate) fn run() -> ExitCode {
         (Some(Verb::Rollback { number, to }), ..) => history::rollback(number, to),
         (Some(Verb::Status { site, json, to }), ..) => status::run(site.as_deref(), json, to),
         (Some(Verb::Top { interval, to }), ..) => top::run(interval, to),
+        (Some(Verb::Tap { site, errors, count, show_secrets, json, to }), ..) => {
+            tap::run(&tap::Asked { site, errors, count, secrets: show_secrets, json }, to)
+        }
         (Some(Verb::Reload(to)), ..) => reload::run(to),
         (Some(Verb::Drain { which, wait, to }), ..) => drain::drain(&which, wait, to),
         (Some(Verb::Undrain { which, to }), ..) => drain::undrain(&which, to),

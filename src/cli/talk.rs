@@ -1,6 +1,7 @@
 //! Talking to a carom that runs, over its control socket.
 
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -80,22 +81,104 @@ impl Talk {
         let (head, body) = self.runtime.block_on(asked).map_err(|why| {
             failed(format!("carom: the carom at {} does not answer: {why}", self.socket.display()), REFUSED)
         })?;
-        let version = head.headers().get(header::SERVER).and_then(|value| value.to_str().ok()).unwrap_or("a carom");
-        let other = |what: &str| {
-            let ours = env!("CARGO_PKG_VERSION");
-            failed(format!("carom: {version} runs, and this is carom {ours}: {what}"), REFUSED)
-        };
-        if head.status().is_success() {
-            return serde_json::from_slice(&body)
-                .map_err(|error| other(&format!("its answer is not understood: {error}")));
-        }
-        let said: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let why = said.get("error").and_then(Value::as_str).unwrap_or("it gives no reason");
-        match version == concat!("carom/", env!("CARGO_PKG_VERSION")) {
-            false if matches!(head.status().as_u16(), 404 | 405) => Err(other(why)),
-            _ => Err(failed(why.to_owned(), WRONG)),
+        match head.status().is_success() {
+            true => serde_json::from_slice(&body)
+                .map_err(|error| other(&head, &format!("its answer is not understood: {error}"))),
+            false => Err(refusal(&head, &body)),
         }
     }
+
+    /// Asks for what happens from now on, a line each, for as long as `each` wants to hear more. Ctrl-C ends it too.
+    pub(super) fn watch<T>(
+        &self,
+        path: &str,
+        begun: impl FnOnce(),
+        each: impl FnMut(&str) -> ControlFlow<T>,
+    ) -> Result<Watched<T>, Failure> {
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = tokio::signal::ctrl_c() => Ok(Watched::Interrupted),
+                watched = watch(&self.socket, path, begun, each) => watched,
+            }
+        })
+    }
+}
+
+/// How watching has ended.
+pub(super) enum Watched<T> {
+    /// There has been enough.
+    Enough(T),
+    /// By Ctrl-C.
+    Interrupted,
+    /// The other side has ended it.
+    Ended,
+}
+
+async fn watch<T>(
+    socket: &Path,
+    path: &str,
+    begun: impl FnOnce(),
+    mut each: impl FnMut(&str) -> ControlFlow<T>,
+) -> Result<Watched<T>, Failure> {
+    let silent =
+        |why: String| failed(format!("carom: the carom at {} does not answer: {why}", socket.display()), REFUSED);
+    let stream = UnixStream::connect(socket).await.map_err(|error| silent(error.to_string()))?;
+    let handshake = http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| silent(error.to_string()))?;
+    let request = Request::get(path).header(header::HOST, "carom").body(Full::<Bytes>::default());
+    let request = request.map_err(|error| silent(error.to_string()))?;
+    let watching = async {
+        let answered = tokio::time::timeout(PATIENCE, sender.send_request(request)).await;
+        let answered = answered.map_err(|_| silent("it takes too long".to_owned()))?;
+        let (head, mut body) = answered.map_err(|error| silent(error.to_string()))?.into_parts();
+        let head = Response::from_parts(head, ());
+        if !head.status().is_success() {
+            let body = body.collect().await.map_err(|error| silent(error.to_string()))?;
+            return Err(refusal(&head, &body.to_bytes()));
+        }
+        begun();
+        let mut kept = Vec::new();
+        // One that breaks off is one that has ended.
+        while let Some(Ok(frame)) = body.frame().await {
+            if let Some(data) = frame.data_ref() {
+                kept.extend_from_slice(data);
+            }
+            while let Some(end) = memchr::memchr(b'\n', &kept) {
+                let line = kept.drain(..=end).collect::<Vec<_>>();
+                if let ControlFlow::Break(enough) = each(String::from_utf8_lossy(&line).trim_end()) {
+                    return Ok(Watched::Enough(enough));
+                }
+            }
+        }
+        Ok(Watched::Ended)
+    };
+    // The connection is driven beside it, and ends with it.
+    tokio::select! {
+        biased;
+        watched = watching => watched,
+        () = async { drop(connection.await); std::future::pending::<()>().await } => Ok(Watched::Ended),
+    }
+}
+
+/// Why something is not done.
+fn refusal(head: &Response<()>, body: &[u8]) -> Failure {
+    let said: Value = serde_json::from_slice(body).unwrap_or_default();
+    let why = said.get("error").and_then(Value::as_str).unwrap_or("it gives no reason");
+    match version(head) == concat!("carom/", env!("CARGO_PKG_VERSION")) {
+        false if matches!(head.status().as_u16(), 404 | 405) => other(head, why),
+        _ => failed(why.to_owned(), WRONG),
+    }
+}
+
+/// Who answers is of another version.
+fn other(head: &Response<()>, what: &str) -> Failure {
+    let (version, ours) = (version(head), env!("CARGO_PKG_VERSION"));
+    failed(format!("carom: {version} runs, and this is carom {ours}: {what}"), REFUSED)
+}
+
+fn version(head: &Response<()>) -> &str {
+    head.headers().get(header::SERVER).and_then(|value| value.to_str().ok()).unwrap_or("a carom")
 }
 
 async fn exchange(socket: &Path, method: Method, path: &str, body: Bytes) -> Result<(Response<()>, Bytes), String> {

@@ -25,6 +25,7 @@ use crate::net::stream::Stream;
 use crate::settings::{Limits, Settings};
 use crate::table::backend::Claim;
 use crate::table::{Action, Redirect, Route};
+use crate::tap::Tapped;
 use crate::upstream::exchange::{Counts, Exchange};
 
 use forward::{Choice, Own};
@@ -252,6 +253,7 @@ impl Connection {
             bounce = match Box::pin(self.stand_by(bounce, exchange, &mut notes)).await {
                 Some(bounce) => bounce,
                 None => {
+                    exchange.tell_end(notes.reason.map(|(code, _)| code));
                     self.tell(&exchange.counts, &notes);
                     return Next::Close;
                 }
@@ -271,6 +273,7 @@ impl Connection {
         };
         self.closes(&next, exchange, &mut notes);
         self.recall(exchange, &mut notes);
+        exchange.tell_end(notes.reason.map(|(code, _)| code));
         self.tell(&exchange.counts, &notes);
         next
     }
@@ -338,6 +341,9 @@ impl Connection {
             }
             Destination::Route(route) => {
                 notes.route = Some(Arc::clone(&route));
+                if let Action::Forward(site) = &route.action {
+                    exchange.tap = Tapped::of(site.lasting(), self.arrival.client, exchange.tap.take());
+                }
                 if let Some(redirect) = self.insist_on_tls(exchange, &route)? {
                     return Ok(Followed::By(self.redirect(exchange, &redirect).await));
                 }

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `GET /v1/status[?site=…]` | a [`Status`] |
 //! | `GET /v1/failures[?status=…][&reason=…][&site=…][&n=…]` | `{"failures": […]}`: the last requests that have failed, the newest first: [`Failure`](super::failures::Failure) |
+//! | `GET /v1/tap?site=…[&errors=1][&secrets=1]` | a line of JSON for each thing that happens to a request of the site, without an end: its `kind` is `request` or `response`, with a `head`; `broken`, with a `reason`; `missed`, with the `count` of those that came faster than they were read; `gone`, when the site is. With `errors`, only what is answered with 4xx or 5xx or breaks off, and its `request` with it; without `secrets`, what lets somebody in is `[redacted]` |
 //! | `POST /v1/reload` | `{"text": "…"}`: the routes file has been read, and what that has changed; 422: what is wrong with it |
 //! | `POST /v1/drain` `{"site": "…", "instance": "…"}` | `{"text": "…", "instance": "…", "in_flight": 3}`: the instance gets no new requests, also after a save |
 //! | `POST /v1/deploy/ask` a [`Deploy`] | an array of [`Answer`](deploy::Answer): each target has been asked once whether it is up |
@@ -32,8 +33,10 @@
 mod api;
 pub mod deploy;
 mod find;
+mod secrets;
 mod socket;
 pub mod status;
+mod tap;
 
 use std::io;
 use std::path::PathBuf;

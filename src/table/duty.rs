@@ -6,6 +6,7 @@ use super::arrival::Arrival;
 use super::pause::Pause;
 use super::retries::Allowance;
 use super::tally::Tally;
+use super::taps::Taps;
 
 /// Of one instance of one site.
 #[derive(Debug, Default)]
@@ -42,6 +43,7 @@ pub struct Lasting {
     allowance: Allowance,
     pause: Pause,
     tally: Tally,
+    taps: Taps,
 }
 
 impl Lasting {
@@ -58,6 +60,11 @@ impl Lasting {
     /// How its requests have ended.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// Who watches its requests.
+    pub fn taps(&self) -> &Taps {
+        &self.taps
     }
 
     /// How many requests wait.

@@ -26,6 +26,7 @@ pub mod site;
 pub(crate) mod standing;
 pub mod sticky;
 pub mod tally;
+pub mod taps;
 pub(crate) mod target;
 
 use std::sync::Arc;

@@ -25,7 +25,9 @@ use crate::net::deadline::Ticket;
 use crate::net::haul::Haul;
 use crate::net::stream::Stream;
 use crate::settings::{Limits, Settings, Timeouts};
+use crate::table::backend::Backend;
 use crate::table::retries::Retries;
+use crate::tap::Tapped;
 
 use up::UpError;
 
@@ -56,6 +58,8 @@ pub(crate) struct Exchange {
     pub(crate) session: Option<Box<str>>,
     /// What makes a response one that is not passed on, since another try may bring a better one.
     pub(crate) declines: Option<Arc<Retries>>,
+    /// Where somebody watches it.
+    pub(crate) tap: Option<Box<Tapped>>,
     /// How much of the request is kept for another try.
     replay: usize,
     response: ResponseHead,
@@ -185,6 +189,7 @@ impl Exchange {
             hsts: None,
             session: None,
             declines: None,
+            tap: None,
             replay: 0,
             response: ResponseHead::default(),
             from_backend: Buffer::new(),
@@ -218,11 +223,42 @@ impl Exchange {
         self.hsts = None;
         self.session = None;
         self.declines = None;
+        self.tap = None;
         self.replay = 0;
         self.body_taken = 0;
         self.continued = false;
         self.head.length = 0;
         self.head_in_buffer = 0;
+    }
+
+    /// Tells those who watch that it goes to this backend.
+    pub(crate) fn tell_request(&mut self, backend: &Backend) {
+        if let Some(tap) = &mut self.tap {
+            tap.request(&self.request, Some(backend));
+        }
+    }
+
+    /// Tells those who watch that we answer it ourselves.
+    pub(crate) fn tell_answer(&mut self, answer: &[u8], status: u16) {
+        if let Some(mut tap) = self.tap.take() {
+            tap.answer(self.as_far_as_it_got(), answer, status);
+            self.tap = Some(tap);
+        }
+    }
+
+    /// Tells those who watch what has gone wrong with it in the end.
+    pub(crate) fn tell_end(&mut self, reason: Option<&'static str>) {
+        if let Some(tap) = self.tap.take() {
+            tap.end(self.as_far_as_it_got(), reason);
+        }
+    }
+
+    /// The head as a backend gets it, where it has been written, with what follows it there.
+    fn as_far_as_it_got(&self) -> &[u8] {
+        match self.head_in_buffer {
+            0 => &self.request,
+            length => &self.from_client.data()[..length],
+        }
     }
 
     /// Before it waits for its next user: gives up large memory, but for the few that stay `roomy`.
@@ -235,6 +271,7 @@ impl Exchange {
         }
         self.up_haul = None;
         self.down_haul = None;
+        self.tap = None;
         for made in [&mut self.request, &mut self.made] {
             made.clear();
             made.shrink_to(64 * 1024);

@@ -82,6 +82,9 @@ mod control;
 /// The status listener: what it counts, and whom it tells.
 mod board;
 
+/// Requests that somebody watches.
+mod tap;
+
 /// Sites that are paused.
 mod pause;
 

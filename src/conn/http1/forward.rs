@@ -253,6 +253,7 @@ impl Connection {
         }
         let backend = claim.backend();
         notes.backend = Some(Arc::clone(backend));
+        exchange.tell_request(backend);
         let generation = backend.generation();
         let mut kept = self.kept(backend, !exchange.head.is_idempotent);
         let mut begun_again = false;

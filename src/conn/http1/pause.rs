@@ -9,6 +9,7 @@ use crate::bounce::{Bounce, Destination};
 use crate::http::refuse::{Cut, Refusal};
 use crate::net::deadline::Elapsed;
 use crate::table::{Action, Route};
+use crate::tap::Tapped;
 use crate::upstream::exchange::Exchange;
 
 /// The route of a decision, where its site is paused.
@@ -31,6 +32,7 @@ impl Connection {
         while let Some(route) = paused(&bounce) {
             notes.route = Some(Arc::clone(&route));
             let Action::Forward(site) = &route.action else { break };
+            exchange.tap = Tapped::of(site.lasting(), self.arrival.client, exchange.tap.take());
             let Some(paused) = site.lasting().pause().now() else { break };
             let Some(_place) = site.lasting().queue(self.settings().limits.waiting) else {
                 return Some(bounce.refuse(Refusal::QueueFull));

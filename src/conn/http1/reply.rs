@@ -42,6 +42,9 @@ impl Connection {
     pub(super) async fn refuse(&mut self, exchange: &mut Exchange, refusal: Refusal, notes: &mut Notes) -> Next {
         let row = refusal.row();
         notes.reason = Some((row.code, row.fault));
+        if let Some(tap) = &mut exchange.tap {
+            tap.fails(row.code);
+        }
         self.recall(exchange, notes);
         let ambiguous = matches!(row.status, 400 | 408) || exchange.head.length == 0;
         if ambiguous || matches!(refusal, Refusal::BackendGarbled(_)) {
@@ -96,6 +99,7 @@ impl Connection {
         let mut out = Vec::with_capacity(512);
         write(&mut out, manner);
         exchange.counts.status = status;
+        exchange.tell_answer(&out, status);
         if !self.send(&out).await {
             return Next::Close;
         }

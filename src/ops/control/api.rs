@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
@@ -13,10 +13,12 @@ use tokio::time::timeout;
 
 use super::deploy::{self, Deploy};
 use super::status::{self, Status};
+use super::tap::Watched;
 use super::{Attempt, Command, Served, find};
 use crate::ops::failures::Wanted;
 use crate::ops::server::percent_decoded;
 use crate::table::pause::Paused;
+use crate::table::taps::What;
 
 /// The most bytes of a request's body.
 const LONGEST_BODY: usize = 64 * 1024;
@@ -81,17 +83,24 @@ struct OneInstance {
 
 type Answer = Result<serde_json::Value, Failed>;
 
+/// JSON as a whole, or as it comes.
+type Body = Either<Full<Bytes>, Watched>;
+
 impl Api {
     pub(super) fn new(served: Served, started: SystemTime) -> Self {
         Self { served, started }
     }
 
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let (status, body) = match self.dispatch(request).await {
-            Ok(body) => (StatusCode::OK, body),
-            Err(Failed(status, error)) => (status, json!({ "error": error })),
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let answer = match (request.uri().path(), request.method()) {
+            ("/v1/tap", &Method::GET) => self.tap(request.uri().query().unwrap_or_default()).map(Body::Right),
+            _ => self.dispatch(request).await.map(whole),
         };
-        let mut response = Response::new(Full::from(format!("{body}\n")));
+        let (status, body) = match answer {
+            Ok(body) => (StatusCode::OK, body),
+            Err(Failed(status, error)) => (status, whole(json!({ "error": error }))),
+        };
+        let mut response = Response::new(body);
         *response.status_mut() = status;
         let fields = response.headers_mut();
         fields.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
@@ -128,8 +137,9 @@ impl Api {
                 Ok(json!({ "text": text }))
             }
             (
-                "/v1/status" | "/v1/failures" | "/v1/reload" | "/v1/deploy" | "/v1/deploy/ask" | "/v1/drain"
-                | "/v1/undrain" | "/v1/pause" | "/v1/resume" | "/v1/trial" | "/v1/trial/confirm" | "/v1/trial/back",
+                "/v1/status" | "/v1/failures" | "/v1/tap" | "/v1/reload" | "/v1/deploy" | "/v1/deploy/ask"
+                | "/v1/drain" | "/v1/undrain" | "/v1/pause" | "/v1/resume" | "/v1/trial" | "/v1/trial/confirm"
+                | "/v1/trial/back",
                 _,
             ) => Err(Failed(StatusCode::METHOD_NOT_ALLOWED, format!("{path} is not there for {method}"))),
             _ => {
@@ -143,6 +153,15 @@ impl Api {
         let site = asked(query, "site");
         let status = Status::of(&self.served, self.started, site.as_deref()).map_err(not_found)?;
         shown(&status)
+    }
+
+    /// What happens to the requests of a site from now on.
+    fn tap(&self, query: &str) -> Result<Watched, Failed> {
+        let site =
+            asked(query, "site").ok_or_else(|| Failed(StatusCode::BAD_REQUEST, "site=… is missing".to_owned()))?;
+        let is_set = |name: &str| asked(query, name).is_some_and(|value| value == "1");
+        let what = if is_set("errors") { What::Errors } else { What::All };
+        Watched::of(&self.served.routes, &site, what, is_set("secrets")).map_err(not_found)
     }
 
     fn failures(&self, query: &str) -> Answer {
@@ -273,6 +292,10 @@ impl Api {
             Err(_) => Err(Failed(StatusCode::GATEWAY_TIMEOUT, "it takes longer than two minutes".to_owned())),
         }
     }
+}
+
+fn whole(body: serde_json::Value) -> Body {
+    Body::Left(Full::from(format!("{body}\n")))
 }
 
 fn shown(value: &impl Serialize) -> Answer {

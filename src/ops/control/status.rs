@@ -87,6 +87,9 @@ pub struct Site {
     pub passthrough: bool,
     /// Requests that wait.
     pub waiting: usize,
+    /// Who watches its requests: `carom tap`.
+    #[serde(default)]
+    pub watchers: usize,
     /// How it is paused; absent where it isn't.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub paused: Option<Paused>,
@@ -236,6 +239,7 @@ impl Site {
             line: line.route.line,
             passthrough: matches!(line.route.action, Action::PassThrough(_)),
             waiting: line.site.lasting().waiting(),
+            watchers: line.site.lasting().taps().count(),
             paused: line.site.lasting().pause().now().map(|paused| Paused {
                 wait_seconds: paused.wait.as_secs_f64(),
                 message: paused.message.as_deref().map(str::to_owned),

@@ -187,7 +187,8 @@ impl Exchange {
         if !self.head.upgrade || !self.response.upgrade || self.up != Up::Done {
             return Err(Refusal::BackendGarbled("the site's server switched protocols without being asked"));
         }
-        self.replace_head(Persistence::Upgrade, false);
+        let length = self.replace_head(Persistence::Upgrade, false);
+        self.tell_response(length);
         self.response_taken = self.from_backend.len();
         self.counts.status = 101;
         self.down = Down::Switched;
@@ -234,8 +235,16 @@ impl Exchange {
         self.response_taken = length + taken;
         self.counts.status = self.response.status;
         self.counts.sent_head += length as u64;
+        self.tell_response(length);
         self.down = Down::Body;
         Ok(())
+    }
+
+    /// Tells those who watch of the head that goes to the client.
+    fn tell_response(&mut self, length: usize) {
+        if let Some(tap) = &mut self.tap {
+            tap.response(&self.from_backend.data()[..length], self.response.status);
+        }
     }
 
     /// Puts the head as the client gets it in front of what follows it; gives its length.
