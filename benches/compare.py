@@ -45,7 +45,7 @@ KINDS = {
     "resumed": ("TLS, a resumed handshake each", "tls-resumed", 32, 500),
     "tls1m": ("TLS, 1 MB", "tls-1m", 16, 100),
     "h2": ("HTTP/2, small GET", "h2-get", 64, 2000),
-    "log": ("small GET, JSON access log to a file", "get", 64, 2000),
+    "log": ("small GET, JSON access log to a file, carom with metrics too", "get", 64, 2000),
 }
 # Who is silent: the load generator's kind, and how many.
 IDLE = {
@@ -53,7 +53,7 @@ IDLE = {
     "idletls": ("2,000 idle kept-alive clients over TLS", "tls-idle", 2000),
     "idleh2": ("2,000 idle connections of HTTP/2", "h2-idle", 2000),
 }
-TESTS = [*KINDS, *IDLE, "two"]
+TESTS = [*KINDS, "logcost", *IDLE, "two"]
 # Who speaks TLS.
 SPEAK_TLS = ("carom", "nginx", "haproxy", "caddy", "sozu")
 
@@ -134,6 +134,7 @@ class Peer:
 
     def __init__(self, name, backend, workers=1, log=False, cores=PROXY_CORE, under=()):
         self.name = name
+        self.label = f"{name} with its log" if log else name
         self.port = backend if name == "direct" else free_port()
         self.tls_port = free_port()
         self.process = None
@@ -169,6 +170,7 @@ class Peer:
             "WORKERS": workers,
             "FOLDER": self.folder,
             "LOG": (on if log else off).get(self.name, ""),
+            "STATUS": f'[status]\nlisten = "127.0.0.1:{free_port()}"' if log else "",
         }
         files = {}
         for name in ("carom.toml", "routes.toml", "nginx.conf", "haproxy.cfg", "Caddyfile", "sozu.toml"):
@@ -237,13 +239,13 @@ def measure(peer, kind, clients, amount=LENGTH, cores=LOAD_CORE):
 
 def in_turn(peers, kind, clients):
     """Rounds, each of which asks every peer, beginning with another each time."""
-    results = {peer.name: [] for peer in peers}
+    results = {peer.label: [] for peer in peers}
     for peer in peers:
         load(peer.at(kind), kind, clients, "0.3s")
     for number in range(ROUNDS):
         for at in range(len(peers)):
             peer = peers[(number + at) % len(peers)]
-            results[peer.name].append(measure(peer, kind, clients))
+            results[peer.label].append(measure(peer, kind, clients))
     return results
 
 
@@ -374,6 +376,11 @@ def ratio(results, name, key, to="nginx"):
     return spread([ours / theirs for ours, theirs in rounds], 2)
 
 
+def peers_to(peer):
+    """Whom a peer is compared with: nginx, which logs where the peer does."""
+    return peer.label.replace(peer.name, "nginx")
+
+
 def column(results, key):
     return [result.get(key) for result in results]
 
@@ -420,7 +427,7 @@ def requests(test, names, backend):
     results = in_turn(peers, kind, clients)
     rows = []
     for peer in peers:
-        result = results[peer.name]
+        result = results[peer.label]
         calls = count = None
         if COUNTS and answers and peer.process:
             calls = system_calls(peer, kind, clients, answers)
@@ -429,7 +436,7 @@ def requests(test, names, backend):
             title,
             peer.name,
             spread(column(result, "cost")),
-            ratio(results, peer.name, "cost"),
+            ratio(results, peer.label, "cost", peers_to(peer)),
             spread(column(result, "rps"), 0),
             spread(column(result, "p50"), 0),
             spread(column(result, "p99"), 0),
@@ -447,6 +454,24 @@ def requests(test, names, backend):
     return rows
 
 
+def cost_of_logs(names, backend):
+    """The rows that say what a log costs: each peer without and with it, side by side."""
+    title, kind, clients, _ = KINDS["get"]
+    names = [name for name in names if name in ("carom", "nginx", "haproxy")]
+    peers = [Peer(name, backend, log=log) for name in names for log in (False, True)]
+    results = in_turn(peers, kind, clients)
+    rows = []
+    for peer in peers:
+        if peer.label != peer.name:
+            without, more = results[peer.name], ratio(results, peer.label, "cost", peer.name)
+            costs = [spread(column(without, "cost")), spread(column(results[peer.label], "cost"))]
+            rows.append([title, peer.name, *costs, more])
+            print(f"  what its log costs: {peer.name} {' '.join(costs)} {more}", file=sys.stderr)
+        peer.stop()
+        peer.log.unlink(missing_ok=True)
+    return rows
+
+
 def main():
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -461,6 +486,7 @@ def main():
     begun = time.monotonic()
 
     rows = [row for test in tests if test in KINDS for row in requests(test, names, backend)]
+    logs = cost_of_logs(names, backend) if "logcost" in tests else []
     proxies = [name for name in names if name != "direct"]
     held = {test: {name: [] for name in proxies if test == "idle" or name in SPEAK_TLS} for test in IDLE if test in tests}
     scaled = {name: [] for name in proxies if name in ("carom", "nginx", "haproxy")}
@@ -480,6 +506,8 @@ def main():
     if rows:
         head = ["work", "proxy", "µs of CPU a request", "× nginx", "requests/s", "p50 µs", "p99 µs", "system calls", "instructions"]
         print_table(head, rows)
+    if logs:
+        print_table(["what an access log costs", "proxy", "µs without", "µs with it", "×"], logs)
     for test, found in held.items():
         cells = [[name, spread(column(found[name], "bytes"), 0), ratio(found, name, "bytes")] for name in found]
         print_table([IDLE[test][0], "bytes each, user space", "× nginx"], cells)
