@@ -47,7 +47,7 @@ sorts() {
 
 filters_and_opens() {
     tmux send-keys -t top / p a i
-    shows '/pai' && tmux send-keys -t top Enter && shows 'filter: pai' && same "$(screen | grep -c 'solo\.localhost')" 0 &&
+    shows '/pai' && tmux send-keys -t top Enter && shows 'filter: pai' && same "$(screen | grep -cE '^. solo\.localhost')" 0 &&
         tmux send-keys -t top Enter && shows 'since the start: [0-9]+ 2xx' && tmux send-keys -t top Escape && shows 'filter: pai'
 }
 
