@@ -399,7 +399,6 @@ const ROUTE: Keys = Keys {
         "passthrough",
         "also",
         "log",
-        "log",
         "balance",
         "health",
         "wait",

@@ -25,6 +25,16 @@ fn shown(table: &Table) -> Vec<String> {
 }
 
 #[test]
+fn no_key_is_listed_twice() {
+    for keys in [ROUTE.known, instances::TARGET.known] {
+        let mut once = keys.to_vec();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), keys.len(), "{keys:?}");
+    }
+}
+
+#[test]
 fn the_whole_grammar() {
     let text = r#"
 "beep.example.com" = 8001

@@ -132,7 +132,7 @@ pub(super) fn most(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<u32
 const MOST_CONNECTIONS: i64 = 1_000_000;
 
 /// What a target's table may say.
-const TARGET: Keys = Keys {
+pub(super) const TARGET: Keys = Keys {
     of: "a target",
     known: &[
         "to",
