@@ -42,19 +42,23 @@ fn show(site: Option<&str>, json: bool, to: To) -> Result<String, Failure> {
     Ok(written(&carom.get(&path)?))
 }
 
-/// For people.
-fn written(status: &Status) -> String {
-    let mut text = String::new();
-    // Writing to a String can't fail.
-    let _ = writeln!(
-        text,
+/// Which carom it is, in a line.
+pub(super) fn title(status: &Status) -> String {
+    format!(
         "carom {}, process {}, up {}; {} of {} connections",
         status.version,
         status.process,
         span(Duration::from_secs(status.uptime_seconds)),
         status.connections,
         status.most_connections
-    );
+    )
+}
+
+/// For people.
+fn written(status: &Status) -> String {
+    let mut text = String::new();
+    // Writing to a String can't fail.
+    let _ = writeln!(text, "{}", title(status));
     let _ = writeln!(text, "listening on {}", status.listening.join(", "));
     let _ = writeln!(text, "{}, applied {}", status.routes.path, ago(&status.routes.applied));
     if let Some(broken) = &status.routes.broken {

@@ -255,17 +255,7 @@ fn a_drain_that_lasts_too_long_says_how_many_are_left_and_lets_them_go_on() {
 #[test]
 fn each_request_is_counted_once_by_how_it_has_ended_and_over_saves() {
     let dead = DeadPort::new();
-    let a = Origin::new(|conn| {
-        while let Some(request) = conn.request() {
-            match &request.target()[1..] {
-                "cut" => {
-                    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
-                    return;
-                }
-                status => conn.send(reply(&format!("{status} X"), &[], "")),
-            };
-        }
-    });
+    let a = Origin::obliging();
     let routes =
         |weight: u32| format!("[\"a.test\"]\nto = [{{ to = {}, weight = {weight} }}, {}]\n", a.port(), dead.port());
     let carom = Carom::serving(routes(2)).workers(2).start();

@@ -116,20 +116,7 @@ fn heads_are_seen_as_the_backend_and_the_client_get_them_and_secrets_only_where_
 
 #[test]
 fn only_what_goes_wrong_is_shown_where_only_errors_are_asked_for() {
-    let (dead, a) = (
-        DeadPort::new(),
-        Origin::new(|conn| {
-            while let Some(request) = conn.request() {
-                match &request.target()[1..] {
-                    "cut" => {
-                        conn.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
-                        return;
-                    }
-                    status => conn.send(reply(&format!("{status} X"), &[], "")),
-                };
-            }
-        }),
-    );
+    let (dead, a) = (DeadPort::new(), Origin::obliging());
     let carom = Carom::serving(format!("\"a.test\" = {}\n\"b.test\" = {}\n", a.port(), dead.port())).start();
     let mut tap = Tap::on(&carom, &["a.test", "--errors", "-n", "2", "--json"]);
     let own = Tap::on(&carom, &["b.test", "--json"]);

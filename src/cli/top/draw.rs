@@ -2,8 +2,6 @@
 //!
 //! What matters is a word; colours only say it again. Where there is little room, columns go that matter less.
 
-use std::time::Duration;
-
 use carom::ops::control::status::{Instance, Site, Word};
 use carom::ops::failures::Failure;
 use ratatui::Frame;
@@ -16,7 +14,7 @@ use super::Seen;
 use super::one;
 use super::rates::{self, Rate};
 use super::view::{self, View};
-use crate::cli::status::{ago, span, traits, word};
+use crate::cli::status::{ago, span, title, traits, word};
 
 /// The most failures below the list.
 const FAILURES: u16 = 5;
@@ -70,14 +68,7 @@ fn head(seen: &Seen, paint: &Paint) -> Vec<Line<'static>> {
         // Which socket was asked stands in front, and is too long for a line.
         lines.push(Line::from(why.rsplit_once("does not answer: ").map_or(why, |(_, why)| why).to_owned()));
     }
-    lines.push(Line::from(format!(
-        "carom {}, process {}, up {}; {} of {} connections",
-        status.version,
-        status.process,
-        span(Duration::from_secs(status.uptime_seconds)),
-        status.connections,
-        status.most_connections
-    )));
+    lines.push(Line::from(title(status)));
     match &status.routes.broken {
         Some(_) => lines.push(Line::styled(
             format!("WHAT RUNS IS OLDER THAN THE FILE {}: carom check", status.routes.path),

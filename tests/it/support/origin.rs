@@ -155,6 +155,21 @@ impl Origin {
         Self::new(move |conn| conn.serve(name))
     }
 
+    /// Answers with the status that the path names, `/404`; `/cut` breaks off within its body.
+    pub fn obliging() -> Self {
+        Self::new(|conn| {
+            while let Some(request) = conn.request() {
+                match &request.target()[1..] {
+                    "cut" => {
+                        conn.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+                        return;
+                    }
+                    status => conn.send(reply(&format!("{status} X"), &[], "")),
+                };
+            }
+        })
+    }
+
     /// The same bytes as answer to every request.
     pub fn replying(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
