@@ -212,17 +212,16 @@ impl Reach<'_> {
             self.outcome.tries += 1;
             let ends = backend.link().send_proxy.map(|version| (version, self.arrival.ends(self.client)));
             let begun = Instant::now();
-            let connecting = Box::pin(connect::connect(backend, ends));
-            match self.ticket.within(worker.shared.settings.timeouts.connect, connecting).await {
-                Ok(Ok(stream)) => {
+            match worker.connect(backend, self.ticket, async || connect::connect(backend, ends).await).await {
+                Ok(stream) => {
                     self.outcome.connect = Some(begun.elapsed());
                     worker.served(backend);
                     return Ok((stream, claim));
                 }
-                Ok(Err(refusal)) => last = refusal,
-                Err(Elapsed) => last = Refusal::ConnectTimeout,
+                // Nor could another one be reached.
+                Err(refusal @ Refusal::NoDescriptor) => return Err(refusal),
+                Err(refusal) => last = refusal,
             }
-            worker.failed(backend, last.row().code);
         }
         Err(choosing.why(last))
     }

@@ -1,7 +1,7 @@
 //! A worker: one thread, one runtime, its own listening sockets, its own idle connections to backends. Workers share
 //! nothing on the data path but the decision, and what backends count.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -21,8 +21,9 @@ use crate::conn::arrival::Arrival;
 use crate::conn::http1::Connection;
 use crate::conn::tls::{self, Established, Negotiated, Tls};
 use crate::conn::{http2, passthrough, proxied};
+use crate::http::refuse::Refusal;
 use crate::net::buffer::Buffer;
-use crate::net::deadline::{Sweep, TICK, Ticket};
+use crate::net::deadline::{Elapsed, Sweep, TICK, Ticket};
 use crate::net::doors::Doors;
 use crate::net::listen::BACKLOG;
 use crate::net::seldom::Seldom;
@@ -70,6 +71,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct Said {
     no_room: Seldom,
+    no_descriptor: Seldom,
     /// Peers on a port with the PROXY protocol that are not trusted.
     pub(super) strangers: Seldom,
     /// Trusted ones that send no header.
@@ -317,6 +319,40 @@ impl Worker {
         self.sweep.now()
     }
 
+    /// Connects to a backend, `timeouts.connect` at most, and holds a failure against it. Where this process has no
+    /// descriptor left, that is no failure of the backend's: it waits for one to come back.
+    pub(crate) async fn connect(
+        &self,
+        backend: &Backend,
+        ticket: &Ticket,
+        connect: impl AsyncFn() -> Result<Stream, Refusal>,
+    ) -> Result<Stream, Refusal> {
+        let is_short = Cell::new(false);
+        // Boxed, since it is rare and large, and every request would hold room for it.
+        let connecting = Box::pin(async {
+            loop {
+                match connect().await {
+                    Err(Refusal::NoDescriptor) => {
+                        is_short.set(true);
+                        if self.shared.seldom.no_descriptor.may_say() {
+                            tracing::warn!(%backend, "no descriptor is left to connect to a backend by: waiting for one");
+                        }
+                        self.make_room().await;
+                    }
+                    connected => return connected,
+                }
+            }
+        });
+        let refusal = match ticket.within(self.shared.settings.timeouts.connect, connecting).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(refusal)) => refusal,
+            Err(Elapsed) if is_short.get() => return Err(Refusal::NoDescriptor),
+            Err(Elapsed) => Refusal::ConnectTimeout,
+        };
+        self.failed(backend, refusal.row().code);
+        Err(refusal)
+    }
+
     /// A backend has failed a request.
     pub(crate) fn failed(&self, backend: &Backend, why: &'static str) {
         backend.tally().count(Ending::Failed);
@@ -490,6 +526,7 @@ impl Said {
     pub(crate) fn new() -> Self {
         Self {
             no_room: Seldom::new(),
+            no_descriptor: Seldom::new(),
             strangers: Seldom::new(),
             without_header: Seldom::new(),
             unrecognized: Seldom::new(),

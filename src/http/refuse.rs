@@ -73,6 +73,8 @@ pub enum Refusal {
     QueueFull,
     /// The site is paused by its operator.
     Paused,
+    /// The process has as many files and connections open as it may have, and none ended in time.
+    NoDescriptor,
     /// The proxy is stopping.
     Draining,
     /// Connecting to the backend took too long.
@@ -129,6 +131,7 @@ impl Refusal {
             Self::BackendBusy          => (503, "Service Unavailable", "backend-busy", Backend, "every server of this site is busy"),
             Self::QueueFull            => (503, "Service Unavailable", "queue-full", Backend, "too many requests wait for this site's server already"),
             Self::Paused               => (503, "Service Unavailable", "paused", Operator, "this site is paused for a moment"),
+            Self::NoDescriptor         => (503, "Service Unavailable", "no-descriptor", Operator, "this server has no connection left to ask the site's server by"),
             Self::Draining             => (503, "Service Unavailable", "draining", Operator, "this server is stopping"),
             Self::ConnectTimeout       => (504, "Gateway Timeout", "connect-timeout", Backend, "connecting to the site's server took too long"),
             Self::ResponseTimeout      => (504, "Gateway Timeout", "response-timeout", Backend, "the site's server did not answer in time"),
@@ -222,6 +225,7 @@ pub(crate) fn every_code() -> Vec<&'static str> {
         BackendBusy,
         QueueFull,
         Paused,
+        NoDescriptor,
         Draining,
         ConnectTimeout,
         ResponseTimeout,

@@ -42,6 +42,7 @@ pub fn of(code: &str) -> Option<Cause> {
         "no-backend"              => ("no instance was left to try", "`carom status SITE` says which are down, aside or drained, and why"),
         "queue-full"              => ("limits.waiting requests wait for the site already", "more instances; a longer queue only helps for a moment"),
         "paused"                  => ("the site is paused", "`carom resume SITE`"),
+        "no-descriptor"           => ("carom has as many files and connections open as the system lets it", "raise the limit (`ulimit -n`, LimitNOFILE=); leave limits.connections at 0, so that clients don't use them all"),
         "draining"                => ("carom was being stopped, and timeouts.drain had passed", "raise timeouts.drain if requests take longer"),
         "connect-timeout"         => ("connecting to the backend took longer than timeouts.connect", "is it overloaded (its accept queue full), or does a firewall drop packets?"),
         "response-timeout"        => ("the backend was silent: no response head within timeouts.response_head, or nothing of a body within timeouts.response_body", "what is slow there? Raise the time-out if it may take that long"),

@@ -4,10 +4,10 @@
 //! once, what it takes away is asked no more, and what stays keeps what is known of it.
 
 use std::future::poll_fn;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use hashbrown::HashMap;
 use tokio::task::AbortHandle;
@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::own_thread::OwnThread;
 use crate::bounce::Routes;
 use crate::http::head::Parsed;
+use crate::http::refuse::Refusal;
 use crate::http::response::ResponseHead;
 use crate::net::buffer::Buffer;
 use crate::net::deadline;
@@ -104,7 +105,11 @@ async fn ask_for_ever(backend: Arc<Backend>, health: Arc<Health>) {
     let mut down_since = None;
     loop {
         let answer = match timeout(check.timeout, ask(&backend, &check.probe)).await {
-            Ok(answer) => answer,
+            Ok(Err(Unwell::Unknown)) => {
+                sleep(jittered(check.interval)).await;
+                continue;
+            }
+            Ok(answer) => answer.map_err(|unwell| unwell.to_string()),
             Err(_) => Err(format!("no answer within {}", humantime::format_duration(check.timeout))),
         };
         match (health.take(answer.is_ok(), deadline::now()), answer) {
@@ -150,12 +155,33 @@ pub fn believe(site: &Site) {
     }
 }
 
-/// Asks once. An error says what was wrong.
-pub(super) async fn ask(backend: &Backend, probe: &Probe) -> Result<(), String> {
+/// Why somebody who was asked is not known to be up.
+#[derive(Debug)]
+pub(super) enum Unwell {
+    /// What was wrong.
+    Because(String),
+    /// They could not be asked: this process has no descriptor left.
+    Unknown,
+}
+
+impl fmt::Display for Unwell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Because(why) => f.write_str(why),
+            Self::Unknown => f.write_str(Refusal::NoDescriptor.row().code),
+        }
+    }
+}
+
+/// Asks once.
+pub(super) async fn ask(backend: &Backend, probe: &Probe) -> Result<(), Unwell> {
     // To those who want to hear who the client is: it is ourselves.
     let ourselves = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let ends = backend.link().send_proxy.map(|version| (version, Ends { client: ourselves, server: ourselves }));
-    let mut stream = connect::connect(backend, ends).await.map_err(|refusal| refusal.row().code.to_owned())?;
+    let mut stream = connect::connect(backend, ends).await.map_err(|refusal| match refusal {
+        Refusal::NoDescriptor => Unwell::Unknown,
+        other => Unwell::Because(other.row().code.to_owned()),
+    })?;
     let Probe::Http { method, path, host, .. } = probe else {
         return Ok(());
     };
@@ -165,9 +191,10 @@ pub(super) async fn ask(backend: &Backend, probe: &Probe) -> Result<(), String> 
         env!("CARGO_PKG_VERSION")
     );
     let answered = answer(&mut stream, request.as_bytes(), method.as_ref() == "HEAD").await;
-    match answered.map_err(|error| format!("{method} {path}: {error}"))? {
-        status if probe.accepts(status) => Ok(()),
-        status => Err(format!("{method} {path} answered {status}")),
+    match answered {
+        Ok(status) if probe.accepts(status) => Ok(()),
+        Ok(status) => Err(Unwell::Because(format!("{method} {path} answered {status}"))),
+        Err(error) => Err(Unwell::Because(format!("{method} {path}: {error}"))),
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
@@ -88,7 +89,10 @@ async fn named(backend: &Backend, name: &str, port: u16) -> Result<Stream, Refus
     {
         return one_of(&addresses).await;
     }
-    let addresses = lookup_host((name, port)).await.map_err(|_| Refusal::BackendName)?;
+    let addresses = lookup_host((name, port)).await.map_err(|error| match is_ours(&error) {
+        true => Refusal::NoDescriptor,
+        false => Refusal::BackendName,
+    })?;
     let mut last = Refusal::BackendName;
     for address in addresses {
         match tcp(address).await {
@@ -145,9 +149,31 @@ async fn tcp(address: SocketAddr) -> io::Result<Stream> {
 
 fn refusal(error: &io::Error) -> Refusal {
     match error.kind() {
+        _ if is_ours(error) => Refusal::NoDescriptor,
         // A unix socket that is not there is a server that is not there.
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Refusal::BackendRefused,
         io::ErrorKind::TimedOut => Refusal::ConnectTimeout,
         _ => Refusal::BackendUnreachable,
+    }
+}
+
+/// Whether it says nothing of the other side: there is no descriptor left here, for this process or for all.
+fn is_ours(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_here_is_not_said_of_the_backend() {
+        let of = |errno: Errno| refusal(&errno.into());
+        assert_eq!(of(Errno::MFILE), Refusal::NoDescriptor);
+        assert_eq!(of(Errno::NFILE), Refusal::NoDescriptor);
+        assert_eq!(of(Errno::CONNREFUSED), Refusal::BackendRefused);
+        assert_eq!(of(Errno::NOENT), Refusal::BackendRefused);
+        assert_eq!(of(Errno::TIMEDOUT), Refusal::ConnectTimeout);
+        assert_eq!(of(Errno::HOSTUNREACH), Refusal::BackendUnreachable);
     }
 }

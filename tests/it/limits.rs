@@ -394,6 +394,41 @@ fn out_of_descriptors_it_waits_quietly_and_comes_back() {
 }
 
 #[test]
+fn without_a_descriptor_for_a_backend_a_request_waits_and_no_backend_is_blamed() {
+    let a = chatty();
+    let health = "{ path = \"/up\", interval = \"100ms\", fall = 1 }";
+    let carom = Carom::serving(format!("[\"a.test\"]\nto = {}\nhealth = {health}\n", a.port()))
+        .config("[limits]\nconnections = 100000\n[timeouts]\nconnect = \"2s\"")
+        .descriptors(64)
+        .start();
+    poll_until("that it is up", || carom.status()["sites"][0]["instances"][0]["state"] == "up");
+    let mark = carom.mark();
+    // They are in the middle of a request, so they are not who makes room.
+    let half = || {
+        let mut client = carom.client();
+        client.send("GET /half HTTP/1.1\r\n");
+        client
+    };
+    let (mut first, mut second) = (half(), half());
+    let mut tunnels = Vec::new();
+    while carom.descriptors() < 60 {
+        tunnels.push(chat(&carom));
+    }
+    // Some of them wait to be accepted.
+    let rest: Vec<_> = (0..8).map(|_| half()).collect();
+    carom.stderr(mark, "that it has no descriptor left", |line| line.contains("can't accept"));
+    first.send("Host: a.test\r\n\r\n");
+    carom.stderr(mark, "that it waits for a descriptor", |line| line.contains("no descriptor is left"));
+    let response = first.response();
+    assert_eq!((response.status(), response.error()), (503, Some("no-descriptor")));
+    let said = carom.said(mark).join("\n");
+    assert!(!said.contains("is down") && !said.contains("keeps failing"), "{said}");
+    second.send("Host: a.test\r\n\r\n");
+    drop((first, rest, tunnels));
+    assert_eq!(second.response().text(), "a GET /half");
+}
+
+#[test]
 fn by_default_the_descriptors_that_there_are_are_enough_for_both_sides() {
     let a = Origin::named("a");
     let carom = Carom::to(a.port()).descriptors(128).config("[timeouts]\nhead = \"1s\"").start();

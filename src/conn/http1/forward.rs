@@ -266,10 +266,9 @@ impl Connection {
                 Some(stream) => stream,
                 None => match self.connect(backend, notes).await {
                     Ok(stream) => stream,
-                    Err(refusal) => {
-                        self.worker.failed(backend, refusal.row().code);
-                        return Given::Unreachable(refusal);
-                    }
+                    // Nor could another one be reached.
+                    Err(refusal @ Refusal::NoDescriptor) => return Given::Over(Err(refusal)),
+                    Err(refusal) => return Given::Unreachable(refusal),
                 },
             };
             choice.settle();
@@ -395,16 +394,13 @@ impl Connection {
     async fn connect(&self, backend: &Arc<Backend>, notes: &mut Notes) -> Result<Stream, Refusal> {
         let begun = notes.started.map(|_| Instant::now());
         let ends = backend.link().send_proxy.map(|version| (version, self.arrival.ends(&self.stream)));
-        // Boxed, since it is rare and large, and every request would hold room for it.
-        let connecting = Box::pin(async {
-            match backend.link().http2 {
-                false => connect::connect(backend, ends).await,
-                true => self.worker.lines.connect(backend, connect::connect(backend, ends)).await,
-            }
-        });
-        let connected = self.ticket.within(self.settings().timeouts.connect, connecting).await;
+        let connect = async || match backend.link().http2 {
+            false => connect::connect(backend, ends).await,
+            true => self.worker.lines.connect(backend, connect::connect(backend, ends)).await,
+        };
+        let connected = self.worker.connect(backend, &self.ticket, connect).await;
         notes.connect = begun.map(|begun| begun.elapsed());
-        connected.unwrap_or(Err(Refusal::ConnectTimeout))
+        connected
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) async fn ask(plan: Vec<Planned>, within: Option<Duration>) -> Vec<Ans
                     backend.standing().forget();
                     None
                 }
-                Ok(Err(why)) => Some(why),
+                Ok(Err(unwell)) => Some(unwell.to_string()),
                 Err(_) => Some(format!("no answer within {}", humantime::format_duration(longest))),
             };
             (index, Answer { target: backend.to_string(), asked: check.probe.to_string(), wrong })
