@@ -80,6 +80,39 @@ fn lines_are_dropped_and_counted_when_the_writer_is_stuck() {
     assert_eq!(access.signs.dropped.load(Ordering::Relaxed), 2);
 }
 
+#[test]
+fn numbers_and_times_are_as_short_as_they_can_be() {
+    let written = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    };
+    for number in [0, 9, 10, 99, 100, 404, 999, 1000, 65_535, u64::MAX] {
+        assert_eq!(written(&|out| values::number(out, number)), number.to_string());
+    }
+    let milliseconds = |time| written(&|out| values::write_milliseconds(out, time));
+    for (micros, text) in [(0, "0.0"), (1, "0.001"), (10, "0.01"), (100, "0.1"), (1_020, "1.02"), (3_210_000, "3210.0")]
+    {
+        assert_eq!(milliseconds(Duration::from_micros(micros)), text);
+    }
+    assert_eq!(milliseconds(Duration::from_nanos(999)), "0.0");
+}
+
+#[test]
+fn what_one_line_says_of_time_another_one_does_not_inherit() {
+    let mut stamp = Stamp::default();
+    let mut at = |milliseconds| {
+        let mut out = Vec::new();
+        stamp.write(&mut out, SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds));
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(at(1_234_567), "1970-01-01T00:20:34.567Z");
+    assert_eq!(at(1_234_999), "1970-01-01T00:20:34.999Z");
+    assert_eq!(at(1_235_000), "1970-01-01T00:20:35.000Z");
+    // Those that took longer began earlier.
+    assert_eq!(at(1_234_001), "1970-01-01T00:20:34.001Z");
+}
+
 fn templated(template: &str, record: &Record<'_>) -> String {
     let mut out = Vec::new();
     Template::parse(template).unwrap().write(&mut out, record);

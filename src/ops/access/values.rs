@@ -153,12 +153,17 @@ fn milliseconds(out: &mut Vec<u8>, time: Option<Duration>) -> std::io::Result<()
 /// Milliseconds, to the microsecond and no further: `0.0`, `3.21`. Without the machinery of floating point: there are
 /// several in each line.
 pub(super) fn write_milliseconds(out: &mut Vec<u8>, time: Duration) {
-    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let micros = time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into());
     number(out, micros / 1000);
     let digits = digits(micros % 1000);
-    let shown = digits.iter().rposition(|&digit| digit != b'0').unwrap_or(0) + 1;
-    out.push(b'.');
-    out.extend_from_slice(&digits[..shown]);
+    let [tenths, hundredths, thousandths] = digits;
+    out.extend_from_slice(&[b'.', tenths]);
+    if (hundredths, thousandths) != (b'0', b'0') {
+        out.push(hundredths);
+    }
+    if thousandths != b'0' {
+        out.push(thousandths);
+    }
 }
 
 /// The last three.
@@ -167,8 +172,12 @@ fn digits(number: u64) -> [u8; 3] {
 }
 
 pub(super) fn number(out: &mut Vec<u8>, number: u64) {
-    // Writing into a Vec can't fail.
-    let _ = serde_json::to_writer(out, &number);
+    match number {
+        // Most times are short, most requests are tried once, and every status has three.
+        0..10 => out.push(digits(number)[2]),
+        100..1000 => out.extend_from_slice(&digits(number)),
+        _ => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+    }
 }
 
 /// Writes points in time as RFC 3339 to the millisecond, and remembers the last second: most lines share it with the
@@ -176,6 +185,7 @@ pub(super) fn number(out: &mut Vec<u8>, number: u64) {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stamp {
     second: Option<u64>,
+    /// Up to the second.
     text: String,
 }
 
@@ -184,9 +194,10 @@ impl Stamp {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         if self.second != Some(since.as_secs()) {
             self.second = Some(since.as_secs());
-            self.text = humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string();
+            let text = humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string();
+            self.text = text.trim_end_matches('Z').to_owned();
         }
-        out.extend_from_slice(self.text.trim_end_matches('Z').as_bytes());
+        out.extend_from_slice(self.text.as_bytes());
         out.push(b'.');
         out.extend_from_slice(&digits(since.subsec_millis().into()));
         out.push(b'Z');

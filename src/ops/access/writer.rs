@@ -4,13 +4,16 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How often it is looked whether a file is still where it was, while nothing else happens.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Batches whose memory is kept for others.
+const MOST_SPARE: usize = 4;
 
 /// What workers and the writer tell each other beside lines.
 #[derive(Debug, Default)]
@@ -19,6 +22,27 @@ pub(super) struct Signs {
     pub(super) dropped: AtomicU64,
     /// Files are to be opened anew.
     pub(super) reopen: AtomicBool,
+    /// Memory of batches that have been written.
+    spare: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Signs {
+    /// Memory for a batch: used before, where there is some.
+    pub(super) fn spare(&self) -> Vec<u8> {
+        self.spares().pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, mut batch: Vec<u8>) {
+        batch.clear();
+        let mut spare = self.spares();
+        if spare.len() < MOST_SPARE {
+            spare.push(batch);
+        }
+    }
+
+    fn spares(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// One place that lines go to.
@@ -105,6 +129,11 @@ pub(super) fn write(mut sinks: Vec<Sink>, batches: &Receiver<Vec<u8>>, signs: &A
             if let Ok(batch) = &received {
                 sink.write(batch);
             }
+        }
+        match received {
+            Ok(batch) => signs.give_back(batch),
+            // Nobody has much to say.
+            Err(_) => signs.spares().clear(),
         }
         match signs.dropped.swap(0, Ordering::Relaxed) {
             0 => {}
