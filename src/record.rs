@@ -44,7 +44,7 @@ pub struct Record<'a> {
     pub backend: Option<&'a Backend>,
     /// How often a backend was tried.
     pub tries: u32,
-    /// From its first byte to the end of its head.
+    /// From its first byte to the end of its head; zero where that came all at once.
     pub head: Duration,
     /// What connecting to the last backend took, TLS included; `None` where a kept connection served.
     pub connect: Option<Duration>,

@@ -29,6 +29,7 @@ use crate::tap::Tapped;
 use crate::upstream::exchange::{Counts, Exchange};
 
 use forward::{Choice, Own};
+pub(super) use notes::Kept;
 use notes::Notes;
 
 mod forward;
@@ -230,7 +231,7 @@ impl Connection {
         exchange.accept = foreknown.accept;
         let read = match foreknown.refused {
             Some(refusal) => Some(Err(refusal)),
-            None => self.read_head(exchange).await,
+            None => self.read_head(exchange, &mut notes).await,
         };
         let may_be_http2 = std::mem::take(&mut self.may_be_http2);
         match read {
@@ -242,7 +243,7 @@ impl Connection {
             Some(Err(refusal)) => {
                 let next = self.refuse(exchange, refusal, &mut notes).await;
                 self.closes(&next, exchange, &mut notes);
-                self.tell(&exchange.counts, &notes);
+                self.conclude(&exchange.counts, notes);
                 return next;
             }
         }
@@ -254,7 +255,7 @@ impl Connection {
                 Some(bounce) => bounce,
                 None => {
                     exchange.tell_end(notes.reason.map(|(code, _)| code));
-                    self.tell(&exchange.counts, &notes);
+                    self.conclude(&exchange.counts, notes);
                     return Next::Close;
                 }
             };
@@ -266,7 +267,7 @@ impl Connection {
                 let early = exchange.swap_buffers(|| self.worker.buffers.get());
                 // How a tunnel ends is not known yet, and its head will be gone.
                 self.recall_surely(exchange, &mut notes);
-                let counts = exchange.counts;
+                let counts = Counts { at_once: false, ..exchange.counts };
                 return Next::Tunnel(Box::new(Switched { backend, claim, early, notes, counts }));
             }
             Err(refusal) => self.refuse(exchange, refusal, &mut notes).await,
@@ -274,12 +275,12 @@ impl Connection {
         self.closes(&next, exchange, &mut notes);
         self.recall(exchange, &mut notes);
         exchange.tell_end(notes.reason.map(|(code, _)| code));
-        self.tell(&exchange.counts, &notes);
+        self.conclude(&exchange.counts, notes);
         next
     }
 
     /// Reads a head, whole, before the deadline that is set. `None` when the client has gone without a request.
-    async fn read_head(&mut self, exchange: &mut Exchange) -> Option<Result<(), Refusal>> {
+    async fn read_head(&mut self, exchange: &mut Exchange, notes: &mut Notes) -> Option<Result<(), Refusal>> {
         let (stream, limits) = (&mut self.stream, &self.worker.shared.settings.limits);
         let may_be_http2 = self.may_be_http2;
         let reading = pin!(async {
@@ -300,6 +301,7 @@ impl Connection {
                 if !exchange.from_client.make_room(limits.head) {
                     return Some(Err(Refusal::HeadTooLarge));
                 }
+                notes.waited_for_head = true;
                 match poll_fn(|cx| stream.poll_read(cx, &mut exchange.from_client)).await {
                     Ok(0) | Err(_) => return None,
                     Ok(_) => {}

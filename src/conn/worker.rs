@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use hashbrown::HashMap;
 use tokio::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::bounce::Decide;
 use crate::conn::arrival::Arrival;
-use crate::conn::http1::Connection;
+use crate::conn::http1::{Connection, Kept};
 use crate::conn::tls::{self, Established, Negotiated, Tls};
 use crate::conn::{http2, passthrough, proxied};
 use crate::http::refuse::Refusal;
@@ -116,6 +116,7 @@ pub(crate) struct Worker {
     sweep: Rc<Sweep>,
     #[expect(clippy::vec_box, reason = "they move between here and connections, and are large")]
     exchanges: RefCell<Vec<Box<Exchange>>>,
+    notes: RefCell<Vec<Kept>>,
     /// Backends that no table knows, by what decisions call them.
     named: RefCell<HashMap<(Address, Link), Arc<Backend>>>,
     log: RefCell<Vec<Told>>,
@@ -154,6 +155,7 @@ impl Worker {
             buffers: Buffers::default(),
             sweep: Sweep::new(),
             exchanges: RefCell::default(),
+            notes: RefCell::default(),
             named: RefCell::default(),
             is_observed: shared.observe.iter().any(|observe| !observe.only_failures()),
             is_watched: !shared.observe.is_empty(),
@@ -353,6 +355,11 @@ impl Worker {
         Err(refusal)
     }
 
+    /// What people's clock said at that moment of a request.
+    pub(crate) fn wall(&self, at: Instant) -> SystemTime {
+        self.sweep.wall(at)
+    }
+
     /// A backend has failed a request.
     pub(crate) fn failed(&self, backend: &Backend, why: &'static str) {
         backend.tally().count(Ending::Failed);
@@ -388,6 +395,19 @@ impl Worker {
         }
     }
 
+    /// Memory for what is kept of a head.
+    pub(super) fn memory_for_notes(&self) -> Kept {
+        self.notes.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Keeps such memory for another request.
+    pub(super) fn keep_for_notes(&self, memory: Kept) {
+        let mut notes = self.notes.borrow_mut();
+        if notes.len() < MOST_KEPT {
+            notes.push(memory);
+        }
+    }
+
     /// Whether anybody wants to know about requests.
     pub(crate) fn is_observed(&self) -> bool {
         self.is_observed
@@ -411,8 +431,12 @@ impl Worker {
     pub(crate) fn tell(&self, record: &Record<'_>) {
         let failed = record.has_failed();
         for told in self.log.borrow_mut().iter_mut().filter(|told| failed || !told.only_failures) {
-            let fields = record.fields.get(told.fields.clone()).unwrap_or_default();
-            told.log.request(&Record { fields, ..*record });
+            match record.fields.get(told.fields.clone()) {
+                Some(fields) if fields.len() < record.fields.len() => {
+                    told.log.request(&Record { fields, ..*record });
+                }
+                _ => told.log.request(record),
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::LazyLock;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
 
@@ -34,6 +34,8 @@ pub(crate) struct Sweep {
     slots: RefCell<Slots>,
     /// Milliseconds since [`EPOCH`], as of the last tick.
     now: Cell<u64>,
+    /// One moment, the last tick's, by both clocks.
+    both: Cell<(Instant, SystemTime)>,
     draining: Cell<bool>,
     over: Cell<bool>,
     /// Told when the first connection comes and when the last one goes.
@@ -76,6 +78,7 @@ impl Sweep {
         Rc::new(Self {
             slots: RefCell::default(),
             now: Cell::new(0),
+            both: Cell::new((Instant::now(), SystemTime::now())),
             draining: Cell::new(false),
             over: Cell::new(false),
             turn: Notify::new(),
@@ -120,6 +123,15 @@ impl Sweep {
     /// The time as of the last tick, in milliseconds since [`EPOCH`].
     pub(crate) fn now(&self) -> u64 {
         self.now.get()
+    }
+
+    /// What people's clock said at that moment, of a time when there was a connection. Without reading it.
+    pub(crate) fn wall(&self, at: Instant) -> SystemTime {
+        let (then, wall) = self.both.get();
+        match at.checked_duration_since(then) {
+            Some(later) => wall + later,
+            None => wall - (then - at),
+        }
     }
 
     /// Looks at every connection and wakes those that are due.
@@ -171,6 +183,7 @@ impl Sweep {
 
     fn keep_time(&self) {
         self.now.set(now());
+        self.both.set((Instant::now(), SystemTime::now()));
     }
 }
 
@@ -262,5 +275,21 @@ impl Drop for Ticket {
         if slots.all.len() == slots.free.len() {
             self.sweep.turn.notify_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_has_the_time_that_peoples_clock_said() {
+        let sweep = Sweep::new();
+        let (then, wall) = sweep.both.get();
+        assert_eq!(sweep.wall(then + TICK), wall + TICK);
+        assert_eq!(sweep.wall(then - TICK), wall - TICK);
+        std::thread::yield_now();
+        sweep.tick();
+        assert!(sweep.both.get().0 > then, "no tick has set it anew");
     }
 }

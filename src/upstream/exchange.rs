@@ -102,7 +102,10 @@ pub(crate) struct Counts {
     pub(crate) sent_head: u64,
     /// The final response's status; 0 before there is one.
     pub(crate) status: u16,
+    /// When the first byte of a response came.
     pub(crate) first_byte: Option<Instant>,
+    /// All the rest of it came and went in the same moment.
+    pub(crate) at_once: bool,
 }
 
 /// The error of a connection whose backend says that it has not begun with the request (RFC 9113 sections 6.8, 8.7).
@@ -321,6 +324,7 @@ impl Exchange {
         let mut waited_for = None;
         let ended = poll_fn(|cx| {
             self.moved = false;
+            self.counts.at_once = false;
             let draining = ticket.is_draining();
             if let Poll::Ready(ended) = self.poll(cx, client, client_ended, backend, draining, &settings.limits) {
                 return Poll::Ready(ended);

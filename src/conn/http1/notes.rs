@@ -19,6 +19,9 @@ const LONGEST_ID: usize = 128;
 /// The field that names a request, where no other is asked for.
 const REQUEST_ID: &str = "x-request-id";
 
+/// The most memory of one request's notes that is kept for another's: most targets and hosts are shorter by far.
+const MOST_MEMORY: usize = 4096;
+
 /// What is written down about a request while it runs.
 pub(super) struct Notes {
     /// Only where somebody wants to know; and so is all else that takes time to find out.
@@ -28,18 +31,61 @@ pub(super) struct Notes {
     pub(super) is_http2: bool,
     /// Of HTTP/1; `None` before there is a head.
     minor: Option<u8>,
-    /// Its own name, method, target and host, one behind the other: one piece of memory for all.
-    text: Vec<u8>,
-    /// Where the first three of these end.
-    ends: [usize; 3],
+    kept: Kept,
     fields: Vec<Option<Box<[u8]>>>,
     pub(super) route: Option<Arc<Route>>,
     pub(super) backend: Option<Arc<Backend>>,
     pub(super) tries: u32,
+    /// Its head has not come all at once.
+    pub(super) waited_for_head: bool,
     head: Duration,
     pub(super) connect: Option<Duration>,
     pub(super) closed: Option<Side>,
     pub(super) reason: Option<(&'static str, Fault)>,
+}
+
+/// What is kept of a request's head. Its memory goes from one request to the next.
+#[derive(Debug, Default)]
+pub(in crate::conn) struct Kept {
+    /// The request's own name, its method and host, one behind the other.
+    words: String,
+    /// Where the first two of these end.
+    ends: [usize; 2],
+    target: Vec<u8>,
+}
+
+impl Kept {
+    /// Forgets all but its memory. `false` where that is too much to keep, or none.
+    pub(in crate::conn) fn clear(&mut self) -> bool {
+        self.words.clear();
+        self.ends = [0; 2];
+        self.target.clear();
+        (1..MOST_MEMORY).contains(&self.words.capacity()) && self.target.capacity() < MOST_MEMORY
+    }
+
+    fn name(&mut self, id: &str) {
+        self.words.push_str(id);
+        self.ends = [self.words.len(); 2];
+    }
+
+    fn take(&mut self, head: &Head<'_>) {
+        self.words.push_str(head.method());
+        self.ends[1] = self.words.len();
+        self.words.push_str(head.host().map_or("", |host| host.name()));
+        self.target.extend_from_slice(head.target());
+    }
+
+    fn id(&self) -> &str {
+        &self.words[..self.ends[0]]
+    }
+
+    fn method(&self) -> &str {
+        &self.words[self.ends[0]..self.ends[1]]
+    }
+
+    fn host(&self) -> &str {
+        &self.words[self.ends[1]..]
+    }
 }
 
 impl Notes {
@@ -49,12 +95,12 @@ impl Notes {
             began: now,
             is_http2: false,
             minor: None,
-            text: Vec::new(),
-            ends: [0; 3],
+            kept: Kept::default(),
             fields: Vec::new(),
             route: None,
             backend: None,
             tries: 0,
+            waited_for_head: false,
             head: Duration::ZERO,
             connect: None,
             closed: None,
@@ -93,25 +139,12 @@ impl Notes {
 
     fn take(&mut self, head: &Head<'_>, minor: u8) {
         self.minor = Some(minor);
-        self.text.extend_from_slice(head.method().as_bytes());
-        self.ends[1] = self.text.len();
-        self.text.extend_from_slice(head.target());
-        self.ends[2] = self.text.len();
-        self.text.extend_from_slice(head.host().map_or("", |host| host.name()).as_bytes());
+        self.kept.take(head);
     }
 
     /// The request's own name; empty where nobody wants to know it.
     pub(super) fn id(&self) -> &str {
-        self.part(0, self.ends[0])
-    }
-
-    fn host(&self) -> &str {
-        self.part(self.ends[2], self.text.len())
-    }
-
-    /// One that was put there as text.
-    fn part(&self, begin: usize, end: usize) -> &str {
-        std::str::from_utf8(&self.text[begin..end]).unwrap_or_default()
+        self.kept.id()
     }
 
     fn protocol(&self) -> &'static str {
@@ -132,22 +165,27 @@ impl Connection {
             return;
         }
         let head = Head::new(exchange.from_client.data(), &exchange.head);
+        notes.kept = self.worker.memory_for_notes();
         self.name(&head, notes);
         let Some(started) = notes.started else { return };
         notes.take(&head, exchange.head.minor);
         notes.fields.extend(self.worker.wanted().map(|name| head.field(name).map(Box::from)));
-        notes.head = started.elapsed();
+        if notes.waited_for_head {
+            notes.head = started.elapsed();
+        }
     }
 
     /// Gives the request its name.
     fn name(&self, head: &Head<'_>, notes: &mut Notes) {
         let forwarding = &self.settings().forwarding;
-        let id = head.field(forwarding.request_id.as_deref().unwrap_or(REQUEST_ID));
-        match id.filter(|_| forwarding.trusts(self.arrival.client.ip())).filter(|id| is_readable(id)) {
-            Some(id) => notes.text.extend_from_slice(id),
-            None => make_id(&mut notes.text),
+        let theirs = forwarding
+            .trusts(self.arrival.client.ip())
+            .then(|| head.field(forwarding.request_id.as_deref().unwrap_or(REQUEST_ID)))
+            .flatten();
+        match theirs.and_then(readable) {
+            Some(id) => notes.kept.name(id),
+            None => notes.kept.name(made_id(&mut [0; 32])),
         }
-        notes.ends = [notes.text.len(); 3];
     }
 
     /// Of a request that somebody wants to know of only now that it has failed: keeps what will be told, before the answer
@@ -190,23 +228,40 @@ impl Connection {
         }
     }
 
+    /// Tells those who log and count, and leaves its memory to the next one.
+    pub(super) fn conclude(&self, counts: &Counts, mut notes: Notes) {
+        self.tell(counts, &notes);
+        if notes.kept.clear() {
+            self.worker.keep_for_notes(notes.kept);
+        }
+    }
+
     /// Tells those who log and count.
     pub(super) fn tell(&self, counts: &Counts, notes: &Notes) {
         notes.count(counts.status);
         if !self.worker.is_told_of(counts.status, notes.reason.is_some()) {
             return;
         }
-        let coarse = || Duration::from_millis(self.worker.now().saturating_sub(notes.began));
-        let total = notes.started.map_or_else(coarse, |started| started.elapsed());
-        let [id, method, target] = notes.ends;
+        let (time, first_byte, total) = match notes.started {
+            Some(started) => {
+                let first_byte = counts.first_byte.map(|at| at - started);
+                // Reading the clock is not free.
+                let total = first_byte.filter(|_| counts.at_once).unwrap_or_else(|| started.elapsed());
+                (self.worker.wall(started), first_byte, total)
+            }
+            None => {
+                let coarse = Duration::from_millis(self.worker.now().saturating_sub(notes.began));
+                (SystemTime::now() - coarse, None, coarse)
+            }
+        };
         self.worker.tell(&Record {
-            time: SystemTime::now() - total,
+            time,
             client: self.arrival.client,
             scheme: self.arrival.scheme(),
             protocol: notes.protocol(),
-            method: &notes.text[id..method],
-            host: notes.host(),
-            target: &notes.text[method..target],
+            method: notes.kept.method().as_bytes(),
+            host: notes.kept.host(),
+            target: &notes.kept.target,
             fields: &notes.fields,
             id: notes.id(),
             status: counts.status,
@@ -219,7 +274,7 @@ impl Connection {
             tries: notes.tries,
             head: notes.head,
             connect: notes.connect,
-            first_byte: counts.first_byte.zip(notes.started).map(|(at, started)| at - started),
+            first_byte,
             total,
             closed: notes.closed,
             reason: notes.reason,
@@ -227,17 +282,28 @@ impl Connection {
     }
 }
 
-/// Whether a name is one that a line of the log can hold, and a field.
-fn is_readable(id: &[u8]) -> bool {
-    !id.is_empty() && id.len() <= LONGEST_ID && id.iter().all(u8::is_ascii_graphic)
+/// A name that a line of the log can hold, and a field.
+fn readable(id: &[u8]) -> Option<&str> {
+    let fits = !id.is_empty() && id.len() <= LONGEST_ID && id.iter().all(u8::is_ascii_graphic);
+    std::str::from_utf8(id).ok().filter(|_| fits)
 }
 
 /// Makes a name: 32 hex digits, at random.
-fn make_id(out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    // Room for the rest too: most targets and hosts are short.
-    out.reserve(160);
-    for byte in fastrand::u128(..).to_be_bytes() {
-        out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+fn made_id(out: &mut [u8; 32]) -> &str {
+    for (pair, byte) in out.chunks_exact_mut(2).zip(fastrand::u128(..).to_be_bytes()) {
+        pair.copy_from_slice(&HEX[usize::from(byte)]);
     }
+    std::str::from_utf8(out).unwrap_or_default()
 }
+
+/// How each byte is written.
+const HEX: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut all = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        all[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    all
+};

@@ -60,6 +60,7 @@ impl Exchange {
                             self.moved = true;
                             if self.is_timed && !self.is_answered {
                                 self.counts.first_byte = Some(Instant::now());
+                                self.counts.at_once = true;
                             }
                             self.is_answered = true;
                         }
