@@ -25,6 +25,8 @@ ROOM = Path(sys.argv[1])
 RIG = ROOM / "rig/release/rig"
 ROUNDS = int(os.environ.get("ROUNDS", 5))
 LENGTH = os.environ.get("LENGTH", "2") + "s"
+# Of a round where two of a kind are compared: what the machine does meanwhile is to be the same for both.
+SLICES = 8
 COUNTS = os.environ.get("COUNTS", "yes") == "yes"
 CORES = sorted(os.sched_getaffinity(0))
 PROXY_CORE, LOAD_CORE = {CORES[0]}, {CORES[-1]}
@@ -233,16 +235,28 @@ def measure(peer, kind, clients, amount=LENGTH, cores=LOAD_CORE):
     return result
 
 
-def in_turn(peers, kind, clients):
-    """Rounds, each of which asks every peer, beginning with another each time."""
+def in_turn(peers, kind, clients, slices=1):
+    """Rounds, each of which asks every peer, beginning with another each time; in so many slices."""
     results = {peer.label: [] for peer in peers}
     for peer in peers:
         load(peer.at(kind), kind, clients, "0.3s")
+    amount = f"{float(LENGTH[:-1]) / slices}s"
     for number in range(ROUNDS):
-        for at in range(len(peers)):
-            peer = peers[(number + at) % len(peers)]
-            results[peer.label].append(measure(peer, kind, clients))
+        taken = {peer.label: [] for peer in peers}
+        for slice_number in range(slices):
+            for at in range(len(peers)):
+                peer = peers[(number + slice_number + at) % len(peers)]
+                taken[peer.label].append(measure(peer, kind, clients, amount))
+        for label, parts in taken.items():
+            results[label].append(whole(parts))
     return results
+
+
+def whole(parts):
+    """A measurement, from its slices."""
+    answers = sum(part["answers"] for part in parts)
+    costs = [part["cost"] and part["cost"] * part["answers"] / answers for part in parts]
+    return {**parts[-1], "answers": answers, "cost": costs[0] and sum(costs), "rps": answers / sum(p["seconds"] for p in parts)}
 
 
 def idle(name, backend, kind, count):
@@ -455,7 +469,7 @@ def cost_of_logs(names, backend):
     title, kind, clients, _ = KINDS["get"]
     names = [name for name in names if name in ("carom", "nginx", "haproxy")]
     peers = [Peer(name, backend, log=log) for name in names for log in (False, True)]
-    results = in_turn(peers, kind, clients)
+    results = in_turn(peers, kind, clients, SLICES)
     rows = []
     for peer in peers:
         if peer.label != peer.name:
