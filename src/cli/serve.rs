@@ -179,7 +179,7 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         builder = builder.observe(access);
         log = Some(writer);
     }
-    let failures = Failures::new();
+    let failures = Failures::redacting(config.log.redact.clone());
     if control.is_some() || status.listen.is_some() {
         builder = builder.observe(failures.clone());
     }

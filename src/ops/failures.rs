@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
+use super::access::Redact;
 use crate::http::refuse::Fault;
 use crate::record::{Log, Observe, Record, Side};
 
@@ -19,7 +20,10 @@ const LONGEST_PATH: usize = 1_000;
 
 /// Keeps them. Each clone is the same.
 #[derive(Clone, Debug, Default)]
-pub struct Failures(Arc<Mutex<Kept>>);
+pub struct Failures {
+    kept: Arc<Mutex<Kept>>,
+    redact: Redact,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -95,9 +99,15 @@ impl Failures {
         Self::default()
     }
 
+    /// The same, which keeps as little of each as the access log writes down.
+    #[must_use]
+    pub fn redacting(redact: Redact) -> Self {
+        Self { redact, ..Self::default() }
+    }
+
     /// The last ones, the newest first.
     pub fn last(&self, wanted: &Wanted) -> Vec<Failure> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_wanted = |failure: &&Failure| {
             wanted.status.is_none_or(|status| failure.status == status)
                 && wanted.reason.as_ref().is_none_or(|reason| failure.reason.as_ref() == Some(reason))
@@ -110,7 +120,7 @@ impl Failures {
     }
 
     fn keep(&self, record: &Record<'_>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.count += 1;
         let number = kept.count;
         let kind = record.reason.map_or_else(|| record.status.to_string(), |(code, _)| code.to_owned());
@@ -118,7 +128,7 @@ impl Failures {
         if of_kind.len() == KEPT {
             of_kind.pop_front();
         }
-        of_kind.push_back(Failure::of(record, number));
+        self.redact.apply(record, &[], |record| of_kind.push_back(Failure::of(record, number)));
     }
 }
 

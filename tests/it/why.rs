@@ -41,6 +41,17 @@ fn a_502_says_which_backend_why_and_what_cures_it() {
 }
 
 #[test]
+fn what_is_redacted_in_the_log_is_not_kept_with_failures_either() {
+    let dead = DeadPort::new();
+    let carom = Carom::to(dead.port()).log("access = \"off\"\nredact = [\"query\", \"client\"]").start();
+    carom.client().get("a.test", "/cart?token=sesame");
+    let failure = wait_last(&carom, "502");
+    assert_eq!((failure["path"].as_str(), failure["client"].as_str()), (Some("/cart?[redacted]"), Some("127.0.0.0:0")));
+    let (_, text) = carom.verb(&["explain", "--last", "502"]);
+    assert!(text.contains("/cart?[redacted]") && !text.contains("sesame"), "{text}");
+}
+
+#[test]
 fn every_kind_of_failure_is_known_with_its_request_also_without_an_access_log() {
     let (dead, whole) = (DeadPort::new(), Origin::replying(reply("500 Oops", &[], "x")));
     let cut = Origin::new(|conn| {

@@ -29,7 +29,7 @@ impl Redact {
     }
 
     /// Gives the record as it may be written. `names` are those of its fields.
-    pub(super) fn apply(&self, record: &Record<'_>, names: &[Box<str>], write: impl FnOnce(&Record<'_>)) {
+    pub(in crate::ops) fn apply(&self, record: &Record<'_>, names: &[Box<str>], write: impl FnOnce(&Record<'_>)) {
         if self.is_nothing() {
             return write(record);
         }

@@ -31,6 +31,7 @@ pub struct Setup {
     link_folder: bool,
     files: Vec<(String, String)>,
     environment: Vec<(String, String)>,
+    log: String,
 }
 
 /// A running carom. Dropped, it is killed and waited for.
@@ -58,6 +59,7 @@ impl Carom {
             link_folder: false,
             files: Vec::new(),
             environment: Vec::new(),
+            log: "access = \"stdout\"\nformat = \"json\"".to_owned(),
         }
     }
 
@@ -72,6 +74,12 @@ impl Setup {
     pub fn config(mut self, text: &str) -> Self {
         self.config.push_str(text);
         self.config.push('\n');
+        self
+    }
+
+    /// Logs as this says, and not as the other tests read it.
+    pub fn log(mut self, text: &str) -> Self {
+        self.log = text.to_owned();
         self
     }
 
@@ -151,8 +159,8 @@ impl Setup {
         for (name, text) in &self.files {
             std::fs::write(folder.join(name), text).expect("file");
         }
-        let log = "[log]\naccess = \"stdout\"\nformat = \"json\"\n";
-        std::fs::write(folder.join("carom.toml"), format!("{}\n{log}", self.config)).expect("config");
+        let config = format!("{}\n[log]\n{}\n", self.config, self.log);
+        std::fs::write(folder.join("carom.toml"), config).expect("config");
         let mut command = match self.descriptors {
             None => Command::new(BINARY),
             Some(count) => {
