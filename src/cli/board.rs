@@ -7,17 +7,15 @@ use carom::config::file::Config;
 use carom::config::history::{History, Kept};
 use carom::config::status::{HOW_TO_TOKEN, Status};
 use carom::ops::control::Served;
-use carom::ops::stats::Stats;
 use carom::ops::status::{Board, Shown, WasLive, needs_token};
 use carom::proxy::BindError;
 
 use super::serve::{Failure, WRONG, cannot_listen, refused};
 
-/// A status listener that is bound, and what is counted for it.
+/// A status listener that is bound.
 pub(super) struct Bound {
     listener: TcpListener,
     token: Option<Box<str>>,
-    stats: Stats,
 }
 
 /// What a flag says, or carom.toml.
@@ -41,12 +39,7 @@ impl Bound {
         let Status { listen: Some(address), token } = status else { return Ok(None) };
         let listener = TcpListener::bind(address);
         let listener = listener.map_err(|source| cannot_listen(&BindError { address, source }))?;
-        Ok(Some(Self { listener, token, stats: Stats::new() }))
-    }
-
-    /// Counts requests.
-    pub(super) fn stats(&self) -> Stats {
-        self.stats.clone()
+        Ok(Some(Self { listener, token }))
     }
 
     /// Where it is, for people.
@@ -57,7 +50,8 @@ impl Bound {
 
     /// Begins to answer. `state` is the state folder of the routes, where there is one.
     pub(super) fn serve(self, served: Served, state: Option<&Path>) -> Result<Board, Failure> {
-        let Self { listener, token, stats } = self;
+        let Self { listener, token } = self;
+        let stats = served.stats.clone().unwrap_or_default();
         let history = state.map(History::new);
         let history = move || history.as_ref().map(was_live).unwrap_or_default();
         Board::serve(listener, token, Shown { served, stats, history: Box::new(history) }).map_err(refused)

@@ -23,6 +23,7 @@ use carom::ops::control::{Control as ControlServer, Reloads, RoutesFile, Served,
 use carom::ops::failures::Failures;
 use carom::ops::health::Checks;
 use carom::ops::names::Names;
+use carom::ops::stats::Stats;
 use carom::proxy::{self, BindError, Proxy};
 use carom::settings::StickyKey;
 use carom::table::Table;
@@ -136,6 +137,7 @@ struct Running {
     routes: Routes,
     dns_servers: Vec<SocketAddr>,
     failures: Failures,
+    stats: Option<Stats>,
     control: Option<Socket>,
     board: Option<Bound>,
     /// The state folder of the routes.
@@ -183,10 +185,13 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
     if control.is_some() || status.listen.is_some() {
         builder = builder.observe(failures.clone());
     }
-    let board = Bound::to(status)?;
-    if let Some(board) = &board {
-        builder = builder.observe(board.stats());
+    // Counting reads no clock of its own. But where nobody else wants to hear of every request, none is read for the control
+    // socket's sake.
+    let stats = (log.is_some() && control.is_some() || status.listen.is_some()).then(Stats::new);
+    if let Some(stats) = &stats {
+        builder = builder.observe(stats.clone());
     }
+    let board = Bound::to(status)?;
     let proxy = builder.bind().await.map_err(|error| cannot_listen(&error))?;
     let control = control.map(|(path, said)| control_socket(path, said)).transpose()?.flatten();
     let listening = written(proxy.addresses(), &listen);
@@ -208,6 +213,7 @@ async fn start(serve: Serve) -> Result<Running, Failure> {
         follow,
         log,
         failures,
+        stats,
         control,
         board,
         state,
@@ -260,6 +266,7 @@ impl Running {
             listening: self.listening,
             doors: self.proxy.doors(),
             failures: self.failures,
+            stats: self.stats,
             file: self.follow.file(),
             commands,
         };

@@ -50,6 +50,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::failures::Failures;
 use super::own_thread::OwnThread;
 use super::server;
+use super::stats::Stats;
 use crate::bounce::Routes;
 use crate::net::doors::Doors;
 
@@ -75,6 +76,8 @@ pub struct Served {
     pub doors: Arc<Doors>,
     /// The requests that have failed lately.
     pub failures: Failures,
+    /// What is counted of requests, an observer of the same proxy; absent where nobody counts.
+    pub stats: Option<Stats>,
     /// What is known of the routes file.
     pub file: watch::Receiver<RoutesFile>,
     /// Who publishes tables. Where the other side is gone, commands are refused.

@@ -60,6 +60,29 @@ fn status_says_what_there_is_as_json() {
 }
 
 #[test]
+fn status_says_how_long_requests_took_where_somebody_hears_of_all() {
+    let (a, b) = (Origin::named("a"), Origin::named("b"));
+    let routes = format!("\"a.test\" = {}\n\"b.test\" = {}\n", a.port(), b.port());
+    let carom = Carom::serving(&routes).start();
+    for _ in 0..3 {
+        assert_eq!(carom.client().get("a.test", "/").status(), 200);
+    }
+    // Workers hand over what they have counted ten times a second.
+    poll_until("that all are counted", || carom.status()["sites"][0]["took"]["count"] == 3);
+    let status = carom.status();
+    for took in [&status["sites"][0]["took"], &status["sites"][0]["instances"][0]["took"]] {
+        let within = took["within"].as_array().unwrap().iter().map(|bound| bound[1].as_u64().unwrap());
+        assert_eq!((took["count"].as_u64(), within.sum()), (Some(3), 3), "{took}");
+        assert!(took["sum_seconds"].as_f64() > Some(0.0), "{took}");
+    }
+    assert_eq!(status["sites"][1]["took"]["count"], 0);
+    let carom = Carom::serving(&routes).log("access = \"off\"").start();
+    assert_eq!(carom.client().get("a.test", "/").status(), 200);
+    let status = carom.status();
+    assert!(status["sites"][0]["took"].is_null() && status["sites"][0]["instances"][0]["took"].is_null(), "{status}");
+}
+
+#[test]
 fn status_for_people_fits_a_terminal_and_shows_one_site_where_one_is_asked_for() {
     let (a, dead) = (Origin::named("a"), DeadPort::new());
     let routes = format!(

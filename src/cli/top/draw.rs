@@ -23,7 +23,8 @@ const FAILURES: u16 = 5;
 const ROOM_FOR_FAILURES: u16 = 16;
 
 /// The columns of numbers behind the state, the dearest first: heading and width.
-const COLUMNS: [(&str, u16); 4] = [("req/s", 8), ("err/s", 7), ("in flight", 9), ("waiting", 7)];
+const COLUMNS: [(&str, u16); 6] =
+    [("req/s", 7), ("err/s", 7), ("p50", 6), ("p95", 6), ("in flight", 9), ("waiting", 7)];
 
 /// The least that a name has.
 const NARROWEST_NAME: u16 = 14;
@@ -172,9 +173,12 @@ fn of_instance(instance: &Instance, seen: &Seen, columns: usize, paint: &Paint) 
 }
 
 fn numbers(rate: Option<Rate>, in_flight: usize, waiting: Option<usize>, columns: usize) -> Vec<Cell<'static>> {
+    let took = rate.and_then(|rate| rate.took);
     let texts = [
         number(rate.map(|rate| rate.requests)),
         number(rate.map(|rate| rate.errors)),
+        time(took.map(|took| took.p50)),
+        time(took.map(|took| took.p95)),
         in_flight.to_string(),
         waiting.map(|waiting| waiting.to_string()).unwrap_or_default(),
     ];
@@ -217,6 +221,18 @@ pub(super) fn number(number: Option<f64>) -> String {
         Some(0.0) => "0".to_owned(),
         Some(few) if few < 99.95 => format!("{few:.1}"),
         Some(many) => format!("{many:.0}"),
+    }
+}
+
+/// `-` where it is not known.
+pub(super) fn time(seconds: Option<f64>) -> String {
+    match seconds {
+        None => "-".to_owned(),
+        // Nothing is known of those that are shorter.
+        Some(seconds) if seconds <= 0.001 => "<1ms".to_owned(),
+        Some(seconds) if seconds < 0.0995 => format!("{:.1}ms", seconds * 1e3),
+        Some(seconds) if seconds < 0.9995 => format!("{:.0}ms", seconds * 1e3),
+        Some(seconds) => format!("{seconds:.1}s"),
     }
 }
 

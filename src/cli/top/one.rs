@@ -10,8 +10,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
 
 use super::Seen;
-use super::draw::{Paint, number};
-use super::rates::Rate;
+use super::draw::{Paint, number, time};
+use super::rates::{Rate, Took};
 use super::view::{self, View};
 use crate::cli::status::{ago, place, span, traits, word};
 
@@ -37,7 +37,7 @@ fn told(site: &Site, seen: &Seen, paint: &Paint) -> Vec<(String, Style)> {
         (format!("{}{also}, line {}", site.name, site.line), plain.add_modifier(Modifier::BOLD)),
         (format!("  {now}, {} in flight, {} waiting", view::in_flight(site), site.waiting), plain),
         (format!("  since the start: {}", counts(&site.ended)), plain),
-        ("  how long they take is not counted here: the access log says it, and [status]".to_owned(), plain),
+        (format!("  {}", durations(site, seen)), plain),
     ];
     if let Some(paused) = &site.paused {
         let wait = span(Duration::try_from_secs_f64(paused.wait_seconds).unwrap_or_default());
@@ -59,6 +59,19 @@ fn told(site: &Site, seen: &Seen, paint: &Paint) -> Vec<(String, Style)> {
         lines.extend([now, all].into_iter().chain(said).map(|text| (format!("    {text}"), plain)));
     }
     lines
+}
+
+/// How long its requests take.
+fn durations(site: &Site, seen: &Seen) -> String {
+    let Some(all) = &site.took else {
+        return "how long they take is not counted: neither log.access nor [status] is on".to_owned();
+    };
+    let part = |took: Option<Took>| {
+        let [p50, p95] = [took.map(|took| took.p50), took.map(|took| took.p95)].map(time);
+        format!("p50 {p50}, p95 {p95}")
+    };
+    let now = seen.rates.of_site(&site.name).and_then(|rate| rate.took);
+    format!("they take: {}; since the start: {}", part(now), part(Took::of(&all.into())))
 }
 
 fn rate(rate: Option<Rate>) -> String {

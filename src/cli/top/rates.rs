@@ -1,10 +1,13 @@
 //! How much happens a second, from two answers.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Instant;
 
 use carom::ops::control::Status;
+use carom::ops::control::status::Site;
 use carom::ops::failures::Failure as Failed;
+use carom::ops::stats::Histogram;
 use serde::Deserialize;
 
 use crate::cli::serve::Failure;
@@ -32,6 +35,17 @@ pub(super) struct Rate {
     pub(super) requests: f64,
     /// Those that a backend has failed, or answered with 5xx.
     pub(super) errors: f64,
+    /// `None` where there was none, or nobody counts.
+    pub(super) took: Option<Took>,
+}
+
+/// How long requests took: of a site to their end, of an instance until the first byte of its answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Took {
+    /// Half of them took no longer than about so many seconds.
+    pub(super) p50: f64,
+    /// The same of 19 of 20.
+    pub(super) p95: f64,
 }
 
 /// What happens a second, of whom that is known.
@@ -44,10 +58,17 @@ pub(super) struct Rates {
 }
 
 /// What has been counted until an answer.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Counted {
     requests: u64,
     errors: u64,
+    took: Option<Histogram>,
+}
+
+impl Took {
+    pub(super) fn of(histogram: &Histogram) -> Option<Self> {
+        Some(Self { p50: histogram.quantile(0.5)?, p95: histogram.quantile(0.95)? })
+    }
 }
 
 impl Answer {
@@ -67,10 +88,11 @@ impl Rates {
             return Self::default();
         }
         let sites = each(&sites(&before.status), &sites(&after.status), seconds);
-        let total = sites
-            .values()
-            .copied()
-            .reduce(|a, b| Rate { requests: a.requests + b.requests, errors: a.errors + b.errors });
+        let total = sites.values().copied().reduce(|a, b| Rate {
+            requests: a.requests + b.requests,
+            errors: a.errors + b.errors,
+            took: None,
+        });
         let instances = each(&instances(&before.status), &instances(&after.status), seconds);
         Self { sites, instances, total }
     }
@@ -90,13 +112,31 @@ impl Rates {
 }
 
 fn sites(status: &Status) -> HashMap<&String, Counted> {
-    let counted = status.sites.iter();
-    counted.map(|site| (&site.name, Counted { requests: site.ended.total(), errors: site.ended.bad() })).collect()
+    let counted = |site: &Site| Counted {
+        requests: site.ended.total(),
+        errors: site.ended.bad(),
+        took: site.took.as_ref().map(Histogram::from),
+    };
+    status.sites.iter().map(|site| (&site.name, counted(site))).collect()
 }
 
+/// What is counted of one over all sites is the same at each; how long it took is counted for each.
 fn instances(status: &Status) -> HashMap<&String, Counted> {
-    let counted = status.sites.iter().flat_map(|site| &site.instances);
-    counted.map(|one| (&one.name, Counted { requests: one.requests, errors: one.ended.bad() })).collect()
+    let mut all = HashMap::<_, Counted>::new();
+    for one in status.sites.iter().flat_map(|site| &site.instances) {
+        let took = one.took.as_ref().map(Histogram::from);
+        match all.entry(&one.name) {
+            Entry::Vacant(entry) => {
+                entry.insert(Counted { requests: one.requests, errors: one.ended.bad(), took });
+            }
+            Entry::Occupied(mut entry) => {
+                if let (Some(all), Some(more)) = (&mut entry.get_mut().took, &took) {
+                    all.absorb(more);
+                }
+            }
+        }
+    }
+    all
 }
 
 fn each(before: &HashMap<&String, Counted>, after: &HashMap<&String, Counted>, seconds: f64) -> HashMap<String, Rate> {
@@ -105,7 +145,13 @@ fn each(before: &HashMap<&String, Counted>, after: &HashMap<&String, Counted>, s
         // Fewer than before: it went and came again.
         let requests = after.requests.checked_sub(before.requests)?;
         let errors = after.errors.checked_sub(before.errors)?;
-        Some(((*name).clone(), Rate { requests: a_second(requests, seconds), errors: a_second(errors, seconds) }))
+        let took = after.took.as_ref().zip(before.took.as_ref());
+        let rate = Rate {
+            requests: a_second(requests, seconds),
+            errors: a_second(errors, seconds),
+            took: took.and_then(|(after, before)| Took::of(&after.since(before))),
+        };
+        Some(((*name).clone(), rate))
     });
     known.collect()
 }
@@ -132,17 +178,18 @@ pub(super) mod tests {
 
     /// An answer: a busy site of two instances, and one that is idle.
     pub(in crate::cli::top) fn answer(at: Instant, served: u64, failed: u64) -> Answer {
+        let took = |bound: f64, count: u64| json!({ "count": count, "sum_seconds": 0.5, "within": [[bound, count]] });
         let instance = |name: &str, requests: u64, failed: u64, state: &str| {
             json!({
                 "name": name, "state": state, "in_flight": 2, "requests": requests, "weight": 1, "backup": false,
-                "ended": { "success": requests - failed, "failed": failed },
+                "ended": { "success": requests - failed, "failed": failed }, "took": took(0.001, requests - failed),
                 "why": (state != "up").then_some("backend-refused"), "back": (state != "up").then_some("a good answer"),
             })
         };
         let site = |name: &str, ended: serde_json::Value, instances: Vec<serde_json::Value>| {
             json!({
                 "name": name, "also": [], "line": 1, "passthrough": false, "waiting": 1, "ended": ended,
-                "instances": instances,
+                "took": took(0.005, ended["success"].as_u64().unwrap_or_default()), "instances": instances,
             })
         };
         let status = json!({
@@ -176,10 +223,18 @@ pub(super) mod tests {
         let now = Instant::now();
         let (before, after) = (answer(now, 100, 0), answer(now + Duration::from_secs(2), 150, 3));
         let rates = Rates::between(&before, &after);
-        assert_eq!(rates.of_site("busy.test"), Some(Rate { requests: 26.5, errors: 1.5 }));
-        assert_eq!(rates.of_site("idle.test"), Some(Rate::default()));
-        assert_eq!(rates.of_instance("8001"), Some(Rate { requests: 25.0, errors: 0.0 }));
-        assert_eq!(rates.total(), Some(Rate { requests: 26.5, errors: 1.5 }));
+        let told = |rate: Option<Rate>| {
+            let rate = rate.unwrap();
+            (
+                rate.requests,
+                rate.errors,
+                rate.took.map(|took| [took.p50, took.p95].map(|seconds| (seconds * 1e6).round())),
+            )
+        };
+        assert_eq!(told(rates.of_site("busy.test")), (26.5, 1.5, Some([3_750.0, 4_875.0])));
+        assert_eq!(told(rates.of_site("idle.test")), (0.0, 0.0, None));
+        assert_eq!(told(rates.of_instance("8001")), (25.0, 0.0, Some([500.0, 950.0])));
+        assert_eq!(told(rates.total()), (26.5, 1.5, None));
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(super) enum Sort {
     #[default]
     Requests,
     Errors,
+    Slowest,
     InFlight,
 }
 
@@ -50,6 +51,7 @@ impl Sort {
             Self::Name => "name",
             Self::Requests => "requests",
             Self::Errors => "errors",
+            Self::Slowest => "p95",
             Self::InFlight => "in flight",
         }
     }
@@ -58,7 +60,8 @@ impl Sort {
         match self {
             Self::Name => Self::Requests,
             Self::Requests => Self::Errors,
-            Self::Errors => Self::InFlight,
+            Self::Errors => Self::Slowest,
+            Self::Slowest => Self::InFlight,
             Self::InFlight => Self::Name,
         }
     }
@@ -70,6 +73,10 @@ impl Sort {
             Self::Name => a.name.cmp(&b.name),
             Self::Requests => rate(b).requests.total_cmp(&rate(a).requests),
             Self::Errors => rate(b).errors.total_cmp(&rate(a).errors),
+            Self::Slowest => {
+                let p95 = |site| rate(site).took.map_or(0.0, |took| took.p95);
+                p95(b).total_cmp(&p95(a))
+            }
             Self::InFlight => in_flight(b).cmp(&in_flight(a)),
         }
     }
@@ -222,6 +229,8 @@ mod tests {
         assert_eq!(names(&view, &seen), ["idle.test", "busy.test"]);
         press(&mut view, &seen, [KeyCode::Char('r'), KeyCode::Char('s')]);
         assert_eq!((view.sort, names(&view, &seen)), (Sort::Errors, vec!["busy.test".into(), "idle.test".into()]));
+        press(&mut view, &seen, [KeyCode::Char('s')]);
+        assert_eq!((view.sort, names(&view, &seen)), (Sort::Slowest, vec!["busy.test".into(), "idle.test".into()]));
         press(&mut view, &seen, [KeyCode::Char('s'), KeyCode::Char('s'), KeyCode::Char('r')]);
         assert_eq!((view.sort, names(&view, &seen)), (Sort::Name, vec!["idle.test".into(), "busy.test".into()]));
     }

@@ -1,13 +1,14 @@
 //! What `GET /v1/status` answers: these shapes as JSON, which only grow. Times are RFC 3339.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Served, TrialState, find};
 use crate::net::deadline;
 use crate::ops::health::returns;
+use crate::ops::stats::{self, BOUNDS, Histogram, Totals};
 use crate::table::health::State;
 use crate::table::site;
 use crate::table::tally::Counts;
@@ -95,6 +96,9 @@ pub struct Site {
     pub paused: Option<Paused>,
     /// How its requests have ended since carom runs, over all saves.
     pub ended: Counts,
+    /// How long its requests took, from the first byte to the response's last; absent where nobody counts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub took: Option<Durations>,
     /// Its instances, in the order of the file.
     pub instances: Vec<Instance>,
 }
@@ -131,6 +135,9 @@ pub struct Instance {
     pub requests: u64,
     /// How they have ended. One that failed and went on elsewhere failed here.
     pub ended: Counts,
+    /// How long it took until the first byte of its answers to this site's requests; absent where nobody counts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub took: Option<Durations>,
     /// The most that may be with it; absent for any number.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_connections: Option<u32>,
@@ -147,6 +154,19 @@ pub struct Instance {
     /// Where its name says that it is, empty while it has never said so; absent where it is not given by a name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub addresses: Option<Vec<String>>,
+}
+
+/// How long things took since carom runs.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+pub struct Durations {
+    /// How many are known.
+    pub count: u64,
+    /// All of them together.
+    pub sum_seconds: f64,
+    /// Of those: a bound in seconds, and how many took no longer than that, and longer than the bound before
+    /// ([`BOUNDS`](crate::ops::stats::BOUNDS)). Those that took longer than the last bound are in none; a bound with none is
+    /// left out.
+    pub within: Vec<(f64, u64)>,
 }
 
 /// Whether an instance gets requests.
@@ -195,10 +215,15 @@ impl Status {
         let table = served.routes.current();
         let file = served.file.borrow().clone();
         let now = deadline::now();
+        let totals = served.stats.as_ref().map(|stats| {
+            stats.forget(&table, Instant::now());
+            stats.totals()
+        });
+        let of = |line| Site::of(line, totals.as_ref(), now);
         let (sites, more_sites) = match site {
-            Some(name) => (vec![Site::of(find::line(&table, name)?, now)], 0),
+            Some(name) => (vec![of(find::line(&table, name)?)], 0),
             None => {
-                let sites: Vec<_> = find::lines(&table).take(MOST_SITES).map(|line| Site::of(line, now)).collect();
+                let sites: Vec<_> = find::lines(&table).take(MOST_SITES).map(of).collect();
                 let more = find::lines(&table).count() - sites.len();
                 (sites, more)
             }
@@ -232,7 +257,8 @@ impl Trial {
 }
 
 impl Site {
-    fn of(line: find::Line<'_>, now: u64) -> Self {
+    fn of(line: find::Line<'_>, totals: Option<&Totals>, now: u64) -> Self {
+        let counted = totals.map(|totals| totals.sites.get(&*line.route.name));
         Self {
             name: line.route.name.to_string(),
             also: line.patterns.iter().skip(1).map(ToString::to_string).collect(),
@@ -245,21 +271,33 @@ impl Site {
                 message: paused.message.as_deref().map(str::to_owned),
             }),
             ended: line.site.lasting().tally().counts(),
-            instances: Instance::all(line.site, now),
+            took: counted.map(|site| site.map(|site| Durations::of(&site.durations)).unwrap_or_default()),
+            instances: Instance::all(line.site, counted, now),
         }
     }
 }
 
 impl Instance {
-    fn all(site: &site::Site, now: u64) -> Vec<Self> {
+    fn all(site: &site::Site, counted: Option<Option<&stats::Site>>, now: u64) -> Vec<Self> {
         let shares = site.shares(now).into_iter().map(|share| (share < 100).then_some(share));
-        site.instances().iter().zip(shares).map(|(one, share)| Self::of(one, share, now)).collect()
+        let took = |name: &str| {
+            let pair = counted?.and_then(|site| site.pairs.get(name));
+            Some(pair.map(|pair| Durations::of(&pair.durations)).unwrap_or_default())
+        };
+        site.instances().iter().zip(shares).map(|(one, share)| Self::of(one, share, took, now)).collect()
     }
 
-    fn of(instance: &site::Instance, share_percent: Option<u32>, now: u64) -> Self {
+    fn of(
+        instance: &site::Instance,
+        share_percent: Option<u32>,
+        took: impl Fn(&str) -> Option<Durations>,
+        now: u64,
+    ) -> Self {
         let backend = &instance.backend;
+        let name = backend.to_string();
         let mut shown = Self {
-            name: backend.to_string(),
+            took: took(&name),
+            name,
             state: Word::Up,
             why: None,
             since: None,
@@ -311,6 +349,38 @@ impl Instance {
             self.back = Some(format!("a request that it serves: it is tried again in {seconds}s"));
         }
     }
+}
+
+impl Durations {
+    fn of(histogram: &Histogram) -> Self {
+        let within = BOUNDS.iter().zip(&histogram.counts).filter(|(_, count)| **count > 0);
+        Self {
+            count: histogram.count(),
+            sum_seconds: histogram.sum.as_secs_f64(),
+            within: within.map(|(&bound, &count)| (seconds(bound), count)).collect(),
+        }
+    }
+}
+
+impl From<&Durations> for Histogram {
+    fn from(durations: &Durations) -> Self {
+        let mut histogram =
+            Self { sum: Duration::try_from_secs_f64(durations.sum_seconds).unwrap_or_default(), ..Self::default() };
+        let mut longer = durations.count;
+        for &(bound, count) in &durations.within {
+            // Of a carom with other bounds: the next that is as long.
+            let at = BOUNDS.iter().position(|&known| seconds(known) >= bound).unwrap_or(BOUNDS.len());
+            histogram.counts[at] += count;
+            longer = longer.saturating_sub(count);
+        }
+        histogram.counts[BOUNDS.len()] += longer;
+        histogram
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "some thousands")]
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
 }
 
 impl Leaving {

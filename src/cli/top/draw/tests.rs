@@ -36,10 +36,13 @@ fn a_usual_terminal_shows_sites_instances_rates_and_failures() {
     assert!(line(&lines, "carom 0.1.0").contains("process 7, up 1h 1m; 3 of 1000 connections"), "{lines:#?}");
     assert_eq!(line(&lines, "; 2 sites"), "130 req/s, 5.0 err/s, 6 in flight, 2 waiting; 2 sites");
     let words = |what: &str| line(&lines, what).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(words("› busy.test"), ["›", "busy.test", "1", "of", "2", "up", "130", "5.0", "4", "1"]);
-    assert_eq!(words("    8001"), ["8001", "up", "125", "0", "2"]);
-    assert_eq!(words("    8002"), ["8002", "DOWN", "5.0", "5.0", "2"]);
-    assert_eq!(words("idle.test"), ["idle.test", "0", "0", "2", "1"]);
+    assert_eq!(
+        words("› busy.test"),
+        ["›", "busy.test", "1", "of", "2", "up", "130", "5.0", "3.8ms", "4.9ms", "4", "1"]
+    );
+    assert_eq!(words("    8001"), ["8001", "up", "125", "0", "<1ms", "<1ms", "2"]);
+    assert_eq!(words("    8002"), ["8002", "DOWN", "5.0", "5.0", "-", "-", "2"]);
+    assert_eq!(words("idle.test"), ["idle.test", "0", "0", "-", "-", "2", "1"]);
     assert_eq!(lines[22], "  12:01:02 502 backend-refused (8002) GET busy.test/x");
     assert!(lines[23].starts_with("q quit  s sort: requests"), "{lines:#?}");
 }
@@ -71,7 +74,7 @@ fn a_carom_that_has_ended_is_said_and_what_was_stays_without_rates() {
     let (lines, _) = screen(80, 24, &seen, &mut View::default(), true);
     assert!(lines[0].starts_with("NO ANSWER for 0s"), "{lines:#?}");
     assert_eq!(lines[1], "carom: nobody is there");
-    assert_eq!(line(&lines, "8001").split_whitespace().collect::<Vec<_>>(), ["8001", "up", "-", "-", "2"]);
+    assert_eq!(line(&lines, "8001").split_whitespace().collect::<Vec<_>>(), ["8001", "up", "-", "-", "-", "-", "2"]);
 }
 
 #[test]
@@ -92,6 +95,8 @@ fn one_site_says_why_an_instance_is_down_and_what_brings_it_back() {
     let mut view = View { opened: true, chosen: Some("busy.test".to_owned()), ..View::default() };
     let (lines, _) = screen(80, 24, &seen, &mut view, true);
     assert_eq!(line(&lines, "since the start: 135"), "  since the start: 135 2xx, 5 5xx");
+    let took = "they take: p50 3.8ms, p95 4.9ms; since the start: p50 3.8ms, p95 4.9ms";
+    assert_eq!(line(&lines, "they take").trim(), took);
     let at = lines.iter().position(|line| line == "  8002: DOWN").unwrap();
     assert_eq!(lines[at + 3..at + 5], ["    backend-refused", "    back by a good answer"]);
     // It scrolls no further than to its end, and a narrow screen folds it.
@@ -111,4 +116,23 @@ fn an_empty_table_and_an_empty_filter_say_so() {
     seen.answer.status.sites.clear();
     let (lines, _) = screen(80, 24, &seen, &mut View::default(), true);
     assert!(lines.iter().any(|line| line.contains("no site has instances")), "{lines:#?}");
+}
+
+#[test]
+fn a_time_is_as_exact_as_it_is_known() {
+    let shown =
+        [(0.0002, "<1ms"), (0.001, "<1ms"), (0.00123, "1.2ms"), (0.0995, "100ms"), (0.25, "250ms"), (12.34, "12.3s")];
+    for (seconds, text) in shown {
+        assert_eq!(time(Some(seconds)), text);
+    }
+    assert_eq!(time(None), "-");
+}
+
+#[test]
+fn a_carom_that_counts_no_times_says_so() {
+    let mut seen = seen();
+    seen.answer.status.sites.iter_mut().for_each(|site| site.took = None);
+    let mut view = View { opened: true, chosen: Some("busy.test".to_owned()), ..View::default() };
+    let (lines, _) = screen(80, 24, &seen, &mut view, true);
+    assert!(line(&lines, "how long they take").ends_with("neither log.access nor [status] is on"), "{lines:#?}");
 }
