@@ -120,15 +120,15 @@ impl Connection {
         // Once for each wait: what comes and is no byte of a request, half a record of TLS, does not prolong it.
         self.ticket.arm(self.settings().timeouts.head);
         while self.awaits_request(first).await {
-            let mut exchange = self.worker.exchange();
+            let mut exchange = self.worker.spare.exchange();
             match self.first_read(&mut exchange).await {
                 Poll::Ready(true) => {}
                 Poll::Ready(false) => {
-                    self.worker.recycle(exchange);
+                    self.worker.spare.give_exchange(exchange);
                     return None;
                 }
                 Poll::Pending => {
-                    self.worker.recycle(exchange);
+                    self.worker.spare.give_exchange(exchange);
                     continue;
                 }
             }
@@ -141,7 +141,7 @@ impl Connection {
             // Boxed for as long as it runs: what a request needs, a connection that waits for one need not hold.
             match Box::pin(self.requests(&mut exchange)).await {
                 Next::Keep => {
-                    self.worker.recycle(exchange);
+                    self.worker.spare.give_exchange(exchange);
                     self.ticket.arm(self.settings().timeouts.idle);
                 }
                 next => return Box::pin(self.end(next, exchange)).await,
@@ -156,8 +156,8 @@ impl Connection {
         if let Next::Linger = next {
             self.linger(&mut exchange).await;
         }
-        let early = matches!(next, Next::Http2).then(|| exchange.swap_buffers(|| self.worker.buffers.get()).0);
-        self.worker.recycle(exchange);
+        let early = matches!(next, Next::Http2).then(|| exchange.swap_buffers(|| self.worker.spare.buffer()).0);
+        self.worker.spare.give_exchange(exchange);
         if let Next::Tunnel(switched) = next {
             self.tunnel(*switched).await;
         }
@@ -167,7 +167,7 @@ impl Connection {
     /// Serves one request that another protocol has been translated into.
     pub(super) async fn serve_one(&mut self, foreknown: Foreknown) {
         self.ticket.attend().await;
-        let mut exchange = self.worker.exchange();
+        let mut exchange = self.worker.spare.exchange();
         self.ticket.arm(self.settings().timeouts.head);
         let next = self.request(&mut exchange, foreknown).await;
         Box::pin(self.end(next, exchange)).await;
@@ -224,7 +224,7 @@ impl Connection {
 
     /// Carries one request from its first byte to its last.
     async fn request(&mut self, exchange: &mut Exchange, foreknown: Foreknown) -> Next {
-        let is_observed = self.worker.is_observed();
+        let is_observed = self.worker.told.of_all();
         let mut notes = Notes::new(is_observed, self.worker.now());
         notes.is_http2 = foreknown.is_http2;
         exchange.begin(is_observed);
@@ -264,7 +264,7 @@ impl Connection {
         let next = match self.follow(exchange, to, &changes, &mut notes).await {
             Ok(Followed::By(next)) => next,
             Ok(Followed::Switched(backend, claim)) => {
-                let early = exchange.swap_buffers(|| self.worker.buffers.get());
+                let early = exchange.swap_buffers(|| self.worker.spare.buffer());
                 // How a tunnel ends is not known yet, and its head will be gone.
                 self.recall_surely(exchange, &mut notes);
                 let counts = Counts { at_once: false, ..exchange.counts };
@@ -393,10 +393,10 @@ impl Connection {
     /// Carries bytes both ways until both sides have ended.
     async fn tunnel(&mut self, switched: Switched) {
         let Switched { mut backend, claim, early, mut notes, mut counts } = switched;
-        let (client, buffers) = (&mut self.stream, &self.worker.buffers);
+        let (client, spare) = (&mut self.stream, &self.worker.spare);
         let timeouts = &self.worker.shared.settings.timeouts;
         let _counted = self.worker.shared.doors.tunnel();
-        let over = tunnel::run(client, &mut backend, early, buffers, &self.ticket, timeouts).await;
+        let over = tunnel::run(client, &mut backend, early, spare, &self.ticket, timeouts).await;
         counts.received += over.to_backend;
         counts.sent += over.to_client;
         notes.closed = over.first;

@@ -5,12 +5,15 @@
 
 mod answer;
 mod arrival;
+mod beginning;
 mod choosing;
 mod http1;
 mod http2;
 mod passthrough;
 mod plain;
 mod proxied;
+mod spare;
 pub(crate) mod tls;
+mod told;
 mod tunnel;
 pub(crate) mod worker;

@@ -61,10 +61,10 @@ pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, 
     };
     match reached {
         Ok((mut backend, claim)) => {
-            let early = (hello, worker.buffers.get());
+            let early = (hello, worker.spare.buffer());
             let timeouts = &worker.shared.settings.timeouts;
             let _counted = worker.shared.doors.tunnel();
-            let over = tunnel::run(&mut stream, &mut backend, early, &worker.buffers, ticket, timeouts).await;
+            let over = tunnel::run(&mut stream, &mut backend, early, &worker.spare, ticket, timeouts).await;
             outcome.received = over.to_backend;
             outcome.sent = over.to_client;
             outcome.reason = over.why.map(|why| (why.code(), why.fault()));
@@ -84,11 +84,11 @@ pub(super) async fn carry(passage: Passage, arrival: &Arrival, worker: &Worker, 
     if let (Some(backend), false) = (&outcome.backend, ending == Ending::Failed) {
         backend.tally().count(ending);
     }
-    if !worker.is_told_of(0, outcome.reason.is_some()) {
+    if !worker.told.of_one(0, outcome.reason.is_some()) {
         return;
     }
     let total = started.elapsed();
-    worker.tell(&Record {
+    worker.told.tell(&Record {
         time: SystemTime::now() - total,
         client: arrival.client,
         scheme: "https",

@@ -225,14 +225,14 @@ async fn first_byte(stream: &TcpStream, ticket: &Ticket) -> First {
 }
 
 async fn handshake(mut stream: TcpStream, tls: &Tls, worker: &Worker) -> Result<Answered, Failure> {
-    let mut raw = worker.buffers.get();
+    let mut raw = worker.spare.buffer();
     let accepted = hello(&mut stream, &mut raw).await;
     let asked = accepted.as_ref().ok().map(|accepted| accepted.client_hello().server_name().map(compared));
     if let Some(route) = asked.as_ref().and_then(|name| tls.pass_through(name.as_deref())) {
         let name = asked.flatten();
         return Ok(Answered::Passed(Passage { stream: Stream::Tcp(stream), hello: raw, name, route }));
     }
-    worker.buffers.give(raw);
+    worker.spare.give_buffer(raw);
     let (accepted, name) = (accepted?, asked.flatten());
     let Some(certificate) = tls.certify.certificate(name.as_deref()) else {
         // It goes into an empty socket; one that does not take it has nobody behind it.

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::task::{Context, Poll, ready};
 
-use crate::conn::worker::Buffers;
+use crate::conn::spare::Spare;
 use crate::http::refuse::Cut;
 use crate::net::buffer::{Buffer, SMALL};
 use crate::net::deadline::Ticket;
@@ -61,7 +61,7 @@ pub(super) async fn run(
     client: &mut Stream,
     backend: &mut Stream,
     early: (Buffer, Buffer),
-    buffers: &Buffers,
+    spare: &Spare,
     ticket: &Ticket,
     timeouts: &Timeouts,
 ) -> Over {
@@ -69,8 +69,8 @@ pub(super) async fn run(
     let mut down = Lane::new(early.1);
     let (mut before, mut first) = (None, None);
     let why = poll_fn(|cx| {
-        let sent_up = up.poll(cx, client, backend, buffers);
-        let sent_down = down.poll(cx, backend, client, buffers);
+        let sent_up = up.poll(cx, client, backend, spare);
+        let sent_down = down.poll(cx, backend, client, spare);
         first = first.or_else(|| match (sent_up.is_ready(), sent_down.is_ready()) {
             (true, _) => Some(Side::Client),
             (false, true) => Some(Side::Backend),
@@ -117,7 +117,7 @@ impl Lane {
         cx: &mut Context<'_>,
         from: &mut Stream,
         to: &mut Stream,
-        buffers: &Buffers,
+        spare: &Spare,
     ) -> Poll<Result<(), Gone>> {
         loop {
             if let Some(buffer) = &mut self.buffer {
@@ -129,20 +129,20 @@ impl Lane {
                 ready!(to.poll_flush(cx)).map_err(|_| Gone::Writer)?;
             }
             if let Some(wrong_size) = self.buffer.take_if(|buffer| buffer.is_large() != self.fills) {
-                buffers.give(wrong_size);
+                spare.give_buffer(wrong_size);
             }
             match self.state {
                 State::Ended => return Poll::Ready(Ok(())),
                 State::Ending => {
                     if let Some(buffer) = self.buffer.take() {
-                        buffers.give(buffer);
+                        spare.give_buffer(buffer);
                     }
                     // A side that is gone needs not be told.
                     let _ = ready!(to.poll_shutdown(cx));
                     self.state = State::Ended;
                 }
                 State::Open if self.haul.is_some() => {
-                    if ready!(self.poll_haul(cx, from, to, buffers))?.is_break() {
+                    if ready!(self.poll_haul(cx, from, to, spare))?.is_break() {
                         self.state = State::Ending;
                     }
                 }
@@ -151,10 +151,10 @@ impl Lane {
                         Some(buffer) => buffer,
                         None => {
                             ready!(from.poll_readable(cx)).map_err(|_| Gone::Reader)?;
-                            if self.fills && self.begin_haul(from, to, buffers) {
+                            if self.fills && self.begin_haul(from, to, spare) {
                                 continue;
                             }
-                            if self.fills { buffers.get_large() } else { buffers.get() }
+                            if self.fills { spare.large_buffer() } else { spare.buffer() }
                         }
                     };
                     match from.poll_read(cx, &mut buffer) {
@@ -165,7 +165,7 @@ impl Lane {
                         }
                         Poll::Ready(Err(_)) => return Poll::Ready(Err(Gone::Reader)),
                         Poll::Pending => {
-                            buffers.give(buffer);
+                            spare.give_buffer(buffer);
                             return Poll::Pending;
                         }
                     }
@@ -175,9 +175,9 @@ impl Lane {
     }
 
     /// Whether the kernel carries from now on.
-    fn begin_haul(&mut self, from: &Stream, to: &Stream, buffers: &Buffers) -> bool {
-        self.haul = buffers.get_pipe().and_then(|pipe| {
-            let unfit = |pipe| buffers.give_pipe(pipe);
+    fn begin_haul(&mut self, from: &Stream, to: &Stream, spare: &Spare) -> bool {
+        self.haul = spare.pipe().and_then(|pipe| {
+            let unfit = |pipe| spare.give_pipe(pipe);
             Haul::endless(pipe, from, to).map_err(unfit).ok()
         });
         self.haul.is_some()
@@ -189,7 +189,7 @@ impl Lane {
         cx: &mut Context<'_>,
         from: &Stream,
         to: &Stream,
-        buffers: &Buffers,
+        spare: &Spare,
     ) -> Poll<Result<ControlFlow<()>, Gone>> {
         let Some(haul) = &mut self.haul else {
             return Poll::Ready(Ok(ControlFlow::Continue(())));
@@ -202,7 +202,7 @@ impl Lane {
         }
         self.fills = carried > SMALL as u64 / 2 || carried == 0 && self.fills;
         if let Some(haul) = self.haul.take() {
-            buffers.give_pipe(haul.into_pipe());
+            spare.give_pipe(haul.into_pipe());
         }
         match ready!(polled) {
             Ok(()) | Err(Broken::Ended) => Poll::Ready(Ok(ControlFlow::Break(()))),

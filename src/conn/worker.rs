@@ -4,8 +4,6 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,24 +16,23 @@ use tokio::time::{sleep, timeout};
 
 use crate::bounce::Decide;
 use crate::conn::arrival::Arrival;
-use crate::conn::http1::{Connection, Kept};
-use crate::conn::tls::{self, Established, Negotiated, Tls};
-use crate::conn::{http2, passthrough, proxied};
+use crate::conn::beginning::{Begun, begin, serve_http2};
+use crate::conn::http1::Connection;
+use crate::conn::spare::Spare;
+use crate::conn::tls::{Negotiated, Tls};
+use crate::conn::told::Told;
 use crate::http::refuse::Refusal;
-use crate::net::buffer::Buffer;
 use crate::net::deadline::{Elapsed, Sweep, TICK, Ticket};
 use crate::net::doors::Doors;
 use crate::net::listen::BACKLOG;
 use crate::net::seldom::Seldom;
 use crate::net::stream::Stream;
-use crate::net::system::Pipe;
-use crate::record::{Log, Observe, Record, has_failed};
+use crate::record::Observe;
 use crate::settings::{Settings, StickyKey};
 use crate::table::backend::{Address, Backend};
 use crate::table::link::Link;
 use crate::table::standing::{Aside, Back};
 use crate::table::tally::Ending;
-use crate::upstream::exchange::Exchange;
 use crate::upstream::http2::Lines;
 use crate::upstream::idle::Idle;
 
@@ -47,12 +44,6 @@ const MOST_NAMED: usize = 4096;
 
 /// How long those that are cut off may take to say so, to their client and to the log.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-
-/// Recycled values kept by one worker: enough for a busy moment, little enough to forget.
-const MOST_KEPT: usize = 256;
-
-/// As many of them may be large.
-const MOST_LARGE_KEPT: usize = 16;
 
 /// What all workers have in common.
 pub(crate) struct Shared {
@@ -112,35 +103,13 @@ pub(crate) struct Worker {
     pub(crate) idle: Idle,
     /// Connections to backends that speak HTTP/2.
     pub(crate) lines: Lines,
-    pub(crate) buffers: Buffers,
+    /// Memory that nobody uses now.
+    pub(crate) spare: Spare,
+    /// Those who log and count.
+    pub(crate) told: Told,
     sweep: Rc<Sweep>,
-    #[expect(clippy::vec_box, reason = "they move between here and connections, and are large")]
-    exchanges: RefCell<Vec<Box<Exchange>>>,
-    notes: RefCell<Vec<Kept>>,
     /// Backends that no table knows, by what decisions call them.
     named: RefCell<HashMap<(Address, Link), Arc<Backend>>>,
-    log: RefCell<Vec<Told>>,
-    is_observed: bool,
-    /// Somebody wants to hear of requests that have failed.
-    is_watched: bool,
-    /// The request fields that somebody wants to know.
-    wanted: Vec<Box<str>>,
-}
-
-/// One who is told of requests.
-struct Told {
-    log: Box<dyn Log>,
-    /// Which of the wanted fields are its.
-    fields: Range<usize>,
-    only_failures: bool,
-}
-
-/// Buffers, and pipes, that nobody uses now.
-#[derive(Debug, Default)]
-pub(crate) struct Buffers {
-    small: RefCell<Vec<Buffer>>,
-    large: RefCell<Vec<Buffer>>,
-    pipes: RefCell<Vec<Pipe>>,
 }
 
 /// A client that is in; goes out when dropped.
@@ -152,15 +121,10 @@ impl Worker {
         Rc::new(Self {
             idle,
             lines: Lines::new(Arc::clone(&shared.settings)),
-            buffers: Buffers::default(),
+            spare: Spare::default(),
+            told: Told::of(&shared.observe),
             sweep: Sweep::new(),
-            exchanges: RefCell::default(),
-            notes: RefCell::default(),
             named: RefCell::default(),
-            is_observed: shared.observe.iter().any(|observe| !observe.only_failures()),
-            is_watched: !shared.observe.is_empty(),
-            wanted: shared.observe.iter().flat_map(|observe| observe.fields()).cloned().collect(),
-            log: RefCell::new(Told::of(&shared.observe)),
             shared,
         })
     }
@@ -193,7 +157,7 @@ impl Worker {
         let cut = self.sweep.len();
         self.sweep.end();
         let _ = timeout(LAST_WORDS, self.sweep.none()).await;
-        self.flush_logs();
+        self.told.flush();
         Ok(cut)
     }
 
@@ -292,7 +256,7 @@ impl Worker {
             self.lines.sweep();
             let before = std::mem::replace(&mut idle, self.idle.len());
             self.shared.doors.recount_idle(before, idle);
-            self.flush_logs();
+            self.told.flush();
         }
     }
 
@@ -381,159 +345,6 @@ impl Worker {
     /// Keeps a connection to a backend for the next request.
     pub(crate) fn keep(&self, backend: &Arc<Backend>, stream: Stream, generation: u64, kept_for: Option<u32>) {
         self.idle.put(backend, stream, generation, kept_for, self.sweep.now());
-    }
-
-    pub(crate) fn exchange(&self) -> Box<Exchange> {
-        self.exchanges.borrow_mut().pop().unwrap_or_else(|| Box::new(Exchange::new()))
-    }
-
-    pub(crate) fn recycle(&self, mut exchange: Box<Exchange>) {
-        let mut exchanges = self.exchanges.borrow_mut();
-        if exchanges.len() < MOST_KEPT {
-            exchange.tidy(exchanges.len() < MOST_LARGE_KEPT);
-            exchanges.push(exchange);
-        }
-    }
-
-    /// Memory for what is kept of a head.
-    pub(super) fn memory_for_notes(&self) -> Kept {
-        self.notes.borrow_mut().pop().unwrap_or_default()
-    }
-
-    /// Keeps such memory for another request.
-    pub(super) fn keep_for_notes(&self, memory: Kept) {
-        let mut notes = self.notes.borrow_mut();
-        if notes.len() < MOST_KEPT {
-            notes.push(memory);
-        }
-    }
-
-    /// Whether anybody wants to know about requests.
-    pub(crate) fn is_observed(&self) -> bool {
-        self.is_observed
-    }
-
-    /// Whether anybody wants to know about requests that have failed.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.is_watched
-    }
-
-    /// Whether anybody wants to know about a request with this end.
-    pub(crate) fn is_told_of(&self, status: u16, has_reason: bool) -> bool {
-        self.is_observed || self.is_watched && has_failed(status, has_reason)
-    }
-
-    /// The request fields that somebody wants to know, in lower case.
-    pub(crate) fn wanted(&self) -> impl Iterator<Item = &str> {
-        self.wanted.iter().map(AsRef::as_ref)
-    }
-
-    pub(crate) fn tell(&self, record: &Record<'_>) {
-        let failed = record.has_failed();
-        for told in self.log.borrow_mut().iter_mut().filter(|told| failed || !told.only_failures) {
-            match record.fields.get(told.fields.clone()) {
-                Some(fields) if fields.len() < record.fields.len() => {
-                    told.log.request(&Record { fields, ..*record });
-                }
-                _ => told.log.request(record),
-            }
-        }
-    }
-
-    fn flush_logs(&self) {
-        for told in self.log.borrow_mut().iter_mut() {
-            told.log.flush();
-        }
-    }
-}
-
-impl Told {
-    fn of(observe: &[Arc<dyn Observe>]) -> Vec<Self> {
-        let mut begin = 0;
-        let one = |observe: &Arc<dyn Observe>| {
-            let fields = begin..begin + observe.fields().len();
-            begin = fields.end;
-            Self { log: observe.for_worker(), fields, only_failures: observe.only_failures() }
-        };
-        observe.iter().map(one).collect()
-    }
-}
-
-/// What a connection has become.
-enum Begun {
-    Http(Connection, Negotiated),
-    /// It is somebody else's, and is carried by this.
-    Passed(Pin<Box<dyn Future<Output = ()>>>),
-}
-
-/// Does what comes before HTTP. `None`: the connection has ended over it.
-async fn begin(
-    stream: TcpStream,
-    peer: SocketAddr,
-    speaks: Speaks,
-    worker: Rc<Worker>,
-    ticket: Ticket,
-) -> Option<Begun> {
-    let arrival = match speaks.proxy_protocol {
-        false => Arrival::directly(peer),
-        true => proxied::arrival(&stream, peer, &worker, &ticket).await?,
-    };
-    let established = match &worker.shared.tls {
-        Some(tls) if speaks.tls => tls::establish(stream, arrival, tls, &worker, &ticket).await?,
-        _ => Established::Http(Stream::Tcp(stream), arrival, Negotiated::Http1),
-    };
-    Some(match established {
-        Established::Http(stream, arrival, negotiated) => {
-            Begun::Http(Connection::new(stream, arrival, worker, ticket), negotiated)
-        }
-        Established::Passed(passage, arrival) => {
-            Begun::Passed(Box::pin(async move { passthrough::carry(passage, &arrival, &worker, &ticket).await }))
-        }
-    })
-}
-
-/// Serves a connection that speaks HTTP/2. `early` is what has been read of it.
-async fn serve_http2(connection: Connection, early: Option<Buffer>) {
-    let (stream, arrival, worker, ticket) = connection.into_parts();
-    // Where it has come to is not known to what stands for it from here on.
-    let arrival = Arrival { server: arrival.server.or_else(|| stream.local_address().map(Box::new)), ..arrival };
-    let stream = match early {
-        Some(early) => stream.behind(early),
-        None => stream,
-    };
-    http2::serve(stream, arrival, &worker, &ticket).await;
-}
-
-impl Buffers {
-    pub(crate) fn get(&self) -> Buffer {
-        self.small.borrow_mut().pop().unwrap_or_else(Buffer::new)
-    }
-
-    pub(crate) fn get_large(&self) -> Buffer {
-        self.large.borrow_mut().pop().unwrap_or_else(Buffer::large)
-    }
-
-    /// An empty pipe, where the system has such and there are descriptors for it.
-    pub(crate) fn get_pipe(&self) -> Option<Pipe> {
-        self.pipes.borrow_mut().pop().or_else(Pipe::new)
-    }
-
-    pub(crate) fn give_pipe(&self, pipe: Pipe) {
-        let mut pipes = self.pipes.borrow_mut();
-        if pipe.held() == 0 && pipes.len() < MOST_LARGE_KEPT {
-            pipes.push(pipe);
-        }
-    }
-
-    pub(crate) fn give(&self, mut buffer: Buffer) {
-        let (mut kept, most) = match buffer.is_large() {
-            true => (self.large.borrow_mut(), MOST_LARGE_KEPT),
-            false => (self.small.borrow_mut(), MOST_KEPT),
-        };
-        if kept.len() < most && (buffer.is_small() || buffer.is_large()) {
-            buffer.clear();
-            kept.push(buffer);
-        }
     }
 }
 

@@ -165,11 +165,11 @@ impl Connection {
             return;
         }
         let head = Head::new(exchange.from_client.data(), &exchange.head);
-        notes.kept = self.worker.memory_for_notes();
+        notes.kept = self.worker.spare.notes();
         self.name(&head, notes);
         let Some(started) = notes.started else { return };
         notes.take(&head, exchange.head.minor);
-        notes.fields.extend(self.worker.wanted().map(|name| head.field(name).map(Box::from)));
+        notes.fields.extend(self.worker.told.wanted().map(|name| head.field(name).map(Box::from)));
         if notes.waited_for_head {
             notes.head = started.elapsed();
         }
@@ -191,14 +191,14 @@ impl Connection {
     /// Of a request that somebody wants to know of only now that it has failed: keeps what will be told, before the answer
     /// makes room for others.
     pub(super) fn recall(&self, exchange: &Exchange, notes: &mut Notes) {
-        if self.worker.is_told_of(exchange.counts.status, notes.reason.is_some()) {
+        if self.worker.told.of_one(exchange.counts.status, notes.reason.is_some()) {
             self.recall_surely(exchange, notes);
         }
     }
 
     /// The same, whatever will become of it.
     pub(super) fn recall_surely(&self, exchange: &Exchange, notes: &mut Notes) {
-        if notes.minor.is_some() || exchange.head.length == 0 || !self.worker.is_watched() {
+        if notes.minor.is_some() || exchange.head.length == 0 || !self.worker.told.of_failures() {
             return;
         }
         let minor = exchange.head.minor;
@@ -229,17 +229,15 @@ impl Connection {
     }
 
     /// Tells those who log and count, and leaves its memory to the next one.
-    pub(super) fn conclude(&self, counts: &Counts, mut notes: Notes) {
+    pub(super) fn conclude(&self, counts: &Counts, notes: Notes) {
         self.tell(counts, &notes);
-        if notes.kept.clear() {
-            self.worker.keep_for_notes(notes.kept);
-        }
+        self.worker.spare.give_notes(notes.kept);
     }
 
     /// Tells those who log and count.
     pub(super) fn tell(&self, counts: &Counts, notes: &Notes) {
         notes.count(counts.status);
-        if !self.worker.is_told_of(counts.status, notes.reason.is_some()) {
+        if !self.worker.told.of_one(counts.status, notes.reason.is_some()) {
             return;
         }
         let (time, first_byte, total) = match notes.started {
@@ -254,7 +252,7 @@ impl Connection {
                 (SystemTime::now() - coarse, None, coarse)
             }
         };
-        self.worker.tell(&Record {
+        self.worker.told.tell(&Record {
             time,
             client: self.arrival.client,
             scheme: self.arrival.scheme(),

@@ -104,7 +104,7 @@ impl Connection {
             return Next::Close;
         }
         exchange.counts.sent += out.len() as u64;
-        if self.worker.is_observed() {
+        if self.worker.told.of_all() {
             exchange.counts.sent_head = memchr::memmem::find(&out, b"\r\n\r\n").map_or(0, |at| at as u64 + 4);
         }
         match keep {
