@@ -50,7 +50,7 @@ pub struct Record<'a> {
     pub connect: Option<Duration>,
     /// From its first byte to the backend's.
     pub first_byte: Option<Duration>,
-    /// From its first byte to the response's last.
+    /// From its first byte to the response's last: the same as `first_byte` where all of it came and went in one moment.
     pub total: Duration,
     /// Who has ended the connection; `None` where it goes on.
     pub closed: Option<Side>,
