@@ -164,7 +164,7 @@ pub struct Durations {
     /// All of them together.
     pub sum_seconds: f64,
     /// Of those: a bound in seconds, and how many took no longer than that, and longer than the bound before
-    /// ([`BOUNDS`](crate::ops::stats::BOUNDS)). Those that took longer than the last bound are in none; a bound with none is
+    /// ([`BOUNDS`]). Those that took longer than the last bound are in none; a bound with none is
     /// left out.
     pub within: Vec<(f64, u64)>,
 }
