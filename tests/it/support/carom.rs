@@ -460,13 +460,14 @@ impl Carom {
         line.split_whitespace().nth(1).and_then(|kib| kib.parse::<usize>().ok()).unwrap_or(0) * 1024
     }
 
-    /// CPU time that it has used so far.
+    /// CPU time that its threads have used so far, as the scheduler has counted it: what ticks say of a thread that wakes
+    /// up with the tick is chance.
     pub fn cpu_time(&self) -> Duration {
-        let stat = std::fs::read_to_string(self.proc("stat")).unwrap_or_default();
-        let behind_name = stat.rsplit(')').next().unwrap_or("");
-        let ticks: u64 =
-            behind_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+        let threads = std::fs::read_dir(self.proc("task")).expect("tasks");
+        let used = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok());
+        let nanoseconds =
+            used.map(|used| used.split(' ').next().and_then(|time| time.parse::<u64>().ok()).expect(&used));
+        Duration::from_nanos(nanoseconds.sum())
     }
 
     pub fn threads(&self) -> usize {
