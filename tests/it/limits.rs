@@ -3,9 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Carom, Client, End, Origin, poll_until, reply, request, with_body};
-
-const CHUNKED: &str = "Transfer-Encoding: chunked";
+use crate::support::{CHUNKED, Carom, Client, End, Origin, poll_until, reply, request, with_body};
 
 /// Asserts what a carom with this configuration answers, that it then closes, and that no backend was reached.
 #[track_caller]

@@ -34,8 +34,17 @@ mod routing;
 /// What is refused before a backend hears of it.
 mod refused;
 
-/// Bodies and interim responses in both directions, whole and broken.
+/// Bodies in both directions, as they were framed.
 mod bodies;
+
+/// Bodies that break off, or break their framing.
+mod broken;
+
+/// Answers and interim responses that come before a request has ended.
+mod early;
+
+/// Bodies that are large, slow, or in pieces.
+mod flow;
 
 /// Bodies that are large enough for the kernel to carry.
 mod large;

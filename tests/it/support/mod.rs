@@ -24,6 +24,9 @@ pub use wire::{End, Message};
 /// waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The field of a body that comes in chunks.
+pub const CHUNKED: &str = "Transfer-Encoding: chunked";
+
 /// A value that threads wait for: the only way in which tests synchronise.
 #[derive(Debug, Default)]
 pub struct Watched<T> {
