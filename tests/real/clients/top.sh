@@ -31,13 +31,17 @@ starts() {
 }
 
 rates() {
-    shows '^. pair\.localhost +(. of . up +)?[1-9][0-9.]* ' && shows '^[1-9][0-9.]* req/s'
+    # How many a second, how many fail, and how long half of them and 19 of 20 take.
+    local took='(<1ms|[0-9.]+ms|[0-9.]+s)'
+    shows "^. pair\.localhost +(. of . up +)?[1-9][0-9.]* +[0-9.]+ +$took +$took " && shows '^[1-9][0-9.]* req/s'
 }
 
 sorts() {
     local by_requests by_name
     by_requests=$(first)
-    tmux send-keys -t top s s s
+    tmux send-keys -t top s s
+    shows 'sort: p95' || return
+    tmux send-keys -t top s s
     shows 'sort: name' || return
     by_name=$(first)
     [[ $by_requests == *pair.localhost* && $by_name == *asgi.localhost* ]] || { echo "$by_requests, $by_name"; return 1; }
@@ -52,7 +56,7 @@ filters_and_opens() {
 }
 
 resizes() {
-    tmux resize-window -t top -x 50 -y 12 && shows 'req/s +err/s$' && tmux resize-window -t top -x 100 -y 30 && shows 'waiting$'
+    tmux resize-window -t top -x 50 -y 12 && shows 'req/s +err/s +p50$' && tmux resize-window -t top -x 100 -y 30 && shows 'waiting$'
 }
 
 # ends KEY...: and gives the terminal back as it was
