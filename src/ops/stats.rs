@@ -15,6 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::record::{Log, Observe, Record, Side};
 use crate::table::{Action, Table};
 
+pub(super) use sums::seconds;
 pub use sums::{BOUNDS, CLASSES, Histogram, Pair, Site};
 use sums::{Class, OTHER};
 
@@ -85,6 +86,11 @@ impl Stats {
     /// What there is now.
     pub fn totals(&self) -> Totals {
         self.lock().clone()
+    }
+
+    /// What there is now of one site, by the routes' name for it.
+    pub fn site(&self, name: &str) -> Site {
+        self.lock().sites.get(name).cloned().unwrap_or_default()
     }
 
     /// Forgets what this table has not named for some minutes.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Served, TrialState, find};
 use crate::net::deadline;
 use crate::ops::health::returns;
-use crate::ops::stats::{self, BOUNDS, Histogram, Totals};
+use crate::ops::stats::{self, BOUNDS, Histogram, Stats, seconds};
 use crate::table::health::State;
 use crate::table::site;
 use crate::table::tally::Counts;
@@ -164,8 +164,7 @@ pub struct Durations {
     /// All of them together.
     pub sum_seconds: f64,
     /// Of those: a bound in seconds, and how many took no longer than that, and longer than the bound before
-    /// ([`BOUNDS`]). Those that took longer than the last bound are in none; a bound with none is
-    /// left out.
+    /// ([`BOUNDS`]). Those that took longer than the last bound are in none; a bound with none is left out.
     pub within: Vec<(f64, u64)>,
 }
 
@@ -215,14 +214,13 @@ impl Status {
         let table = served.routes.current();
         let file = served.file.borrow().clone();
         let now = deadline::now();
-        let totals = served.stats.as_ref().map(|stats| {
-            stats.forget(&table, Instant::now());
-            stats.totals()
-        });
-        let of = |line| Site::of(line, totals.as_ref(), now);
+        let of = |line| Site::of(line, served.stats.as_ref(), now);
         let (sites, more_sites) = match site {
             Some(name) => (vec![of(find::line(&table, name)?)], 0),
             None => {
+                if let Some(stats) = &served.stats {
+                    stats.forget(&table, Instant::now());
+                }
                 let sites: Vec<_> = find::lines(&table).take(MOST_SITES).map(of).collect();
                 let more = find::lines(&table).count() - sites.len();
                 (sites, more)
@@ -257,8 +255,9 @@ impl Trial {
 }
 
 impl Site {
-    fn of(line: find::Line<'_>, totals: Option<&Totals>, now: u64) -> Self {
-        let counted = totals.map(|totals| totals.sites.get(&*line.route.name));
+    fn of(line: find::Line<'_>, stats: Option<&Stats>, now: u64) -> Self {
+        // Of one at a time: workers hand over to the same place, and must not wait for all.
+        let counted = stats.map(|stats| stats.site(&line.route.name));
         Self {
             name: line.route.name.to_string(),
             also: line.patterns.iter().skip(1).map(ToString::to_string).collect(),
@@ -271,17 +270,17 @@ impl Site {
                 message: paused.message.as_deref().map(str::to_owned),
             }),
             ended: line.site.lasting().tally().counts(),
-            took: counted.map(|site| site.map(|site| Durations::of(&site.durations)).unwrap_or_default()),
-            instances: Instance::all(line.site, counted, now),
+            took: counted.as_ref().map(|counted| Durations::of(&counted.durations)),
+            instances: Instance::all(line.site, counted.as_ref(), now),
         }
     }
 }
 
 impl Instance {
-    fn all(site: &site::Site, counted: Option<Option<&stats::Site>>, now: u64) -> Vec<Self> {
+    fn all(site: &site::Site, counted: Option<&stats::Site>, now: u64) -> Vec<Self> {
         let shares = site.shares(now).into_iter().map(|share| (share < 100).then_some(share));
         let took = |name: &str| {
-            let pair = counted?.and_then(|site| site.pairs.get(name));
+            let pair = counted?.pairs.get(name);
             Some(pair.map(|pair| Durations::of(&pair.durations)).unwrap_or_default())
         };
         site.instances().iter().zip(shares).map(|(one, share)| Self::of(one, share, took, now)).collect()
@@ -376,11 +375,6 @@ impl From<&Durations> for Histogram {
         histogram.counts[BOUNDS.len()] += longer;
         histogram
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "some thousands")]
-fn seconds(micros: u64) -> f64 {
-    micros as f64 / 1e6
 }
 
 impl Leaving {

@@ -89,6 +89,12 @@ impl Class {
     }
 }
 
+/// A bound, in seconds.
+#[expect(clippy::cast_precision_loss, reason = "a minute of microseconds at most")]
+pub(in crate::ops) fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
 impl Histogram {
     pub(super) fn add(&mut self, time: Duration) {
         let micros = time.as_micros();
@@ -117,7 +123,6 @@ impl Histogram {
     /// where there are none.
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn quantile(&self, part: f64) -> Option<f64> {
-        let seconds = |micros: u64| micros as f64 / 1e6;
         let mut left = self.count() as f64 * part;
         if self.count() == 0 {
             return None;

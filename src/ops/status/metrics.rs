@@ -15,7 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::process::Process;
 use crate::ops::control::status::{Status, Word};
 use crate::ops::control::{Reloads, RoutesFile, Served};
-use crate::ops::stats::{BOUNDS, CLASSES, Histogram, MOST_PAIRS, Totals};
+use crate::ops::stats::{BOUNDS, CLASSES, Histogram, MOST_PAIRS, Totals, seconds};
 
 /// Certificates that are told of, those that end first.
 const MOST_CERTIFICATES: usize = 1_000;
@@ -282,8 +282,7 @@ impl Writer<'_> {
         let mut metric = self.0.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
         fill(&mut |labels, histogram| {
             let Histogram { counts, sum } = histogram;
-            #[expect(clippy::cast_precision_loss, reason = "a minute in microseconds is a small number")]
-            let bounds = BOUNDS.iter().map(|&micros| micros as f64 / 1e6).chain([f64::INFINITY]);
+            let bounds = BOUNDS.iter().map(|&micros| seconds(micros)).chain([f64::INFINITY]);
             let buckets: Vec<(f64, u64)> = bounds.zip(counts.iter().copied()).collect();
             let mut series = metric.encode_family(&labels)?;
             series.encode_histogram::<[(&str, &str); 0]>(sum.as_secs_f64(), histogram.count(), &buckets, None)
